@@ -13,9 +13,9 @@ import {
 import { type FolderRow, TEXT_END, type WorkspaceRow } from './database.ts';
 import { listingQuery } from './folder-handlers.ts';
 import type { Call, HandlerTable, Service } from './handler-table.ts';
-import { page, sorted } from './listing.ts';
+import { namedPage, page, sorted } from './listing.ts';
 import { notFound, Refusal } from './refusal.ts';
-import { DEFAULT_PAGE } from './repository.ts';
+import { checkName, DEFAULT_PAGE } from './repository.ts';
 
 /**
  * Resources of an account, not of a folder: user, top level, workspaces, albums, shares, contacts (docs/service.md 4,
@@ -26,7 +26,7 @@ export function accountHandlers(service: Service): HandlerTable {
 
   const listing = (call: Call<'userCollectionContents'>): string => {
     const { caller, endpoint } = call;
-    const query = listingQuery(call.query);
+    const query = listingQuery(call.query, repository.pageMax);
     switch (endpoint.collection) {
       case 'folders': {
         const top = repository.listTop(caller, query);
@@ -38,12 +38,15 @@ export function accountHandlers(service: Service): HandlerTable {
           start: [string, string];
           end: [string, string];
         };
-        const all = [...database.workspaces.getRange(range)].map(({ value }) => documents.workspaceEntry(value));
-        return encodeCollectionContents(documents.collections(pageOf(all, query, Number.MAX_SAFE_INTEGER)));
+        const rows = [...database.workspaces.getRange(range)].map(({ value }) => value);
+        const workspaces = pageOf(rows, query, repository.pageMax);
+        const entries = workspaces.entries.map((row) => documents.workspaceEntry(row));
+        return encodeCollectionContents(documents.collections({ ...workspaces, entries }));
       }
       case 'albums': {
-        const all = collections.albums(caller).map((row) => documents.collection(row, 'album'));
-        return encodeCollectionContents(documents.collections(pageOf(all, query, Number.MAX_SAFE_INTEGER)));
+        const albums = pageOf(collections.albums(caller), query, repository.pageMax);
+        const entries = albums.entries.map((row) => documents.collection(row, 'album'));
+        return encodeCollectionContents(documents.collections({ ...albums, entries }));
       }
       case 'publicLinks': {
         // ASSUMED (docs/service.md 8.3): the form of this listing.
@@ -105,6 +108,7 @@ export function accountHandlers(service: Service): HandlerTable {
         const row = workspaceOf(caller, endpoint.id);
         const { displayName } = await exchange.decoded(decodeWorkspaceUpdate);
         const name = displayName ?? row.name;
+        checkName(name);
         await database.changeTogether(() => void database.workspaces.put([row.uid, row.local], { ...row, name }));
         await exchange.sendEmpty(204);
       },
@@ -112,14 +116,12 @@ export function accountHandlers(service: Service): HandlerTable {
     workspaceContents: {
       GET: async ({ exchange, endpoint, query: raw, caller }) => {
         const row = workspaceOf(caller, endpoint.id);
-        const query = listingQuery(raw);
+        const query = listingQuery(raw, repository.pageMax);
         const rows = query.type === 'file' ? [] : collections.workspaceFolders(row.uid, row.local);
         const ordered = query.order === null ? rows : sorted(rows, query.order);
-        const entries = ordered.map((folder) => documents.collection(folder as FolderRow, 'syncFolder'));
-        await exchange.sendXml(
-          200,
-          encodeCollectionContents(documents.collections(pageOf(entries, query, DEFAULT_PAGE))),
-        );
+        const shown = pageOf(ordered, query, DEFAULT_PAGE);
+        const entries = shown.entries.map((folder) => documents.collection(folder, 'syncFolder'));
+        await exchange.sendXml(200, encodeCollectionContents(documents.collections({ ...shown, entries })));
       },
     },
     album: {
@@ -129,7 +131,10 @@ export function accountHandlers(service: Service): HandlerTable {
     },
     albumContents: {
       GET: async ({ exchange, endpoint, query, caller }) => {
-        const files = repository.list(albumOf(caller, endpoint.id), { ...listingQuery(query), type: 'file' });
+        const files = repository.list(albumOf(caller, endpoint.id), {
+          ...listingQuery(query, repository.pageMax),
+          type: 'file',
+        });
         await exchange.sendXml(200, encodeCollectionContents(documents.contents(files)));
       },
     },
@@ -162,8 +167,8 @@ function mustBe(caller: string, uid: string): void {
   if (caller !== uid) throw notFound();
 }
 
-function pageOf<T>(all: readonly T[], query: ListingQuery, maxDefault: number) {
-  return page(all, query.start ?? 0, query.max ?? maxDefault);
+function pageOf<T extends { readonly name: string }>(all: readonly T[], query: ListingQuery, maxDefault: number) {
+  return namedPage(all, query.start ?? 0, query.max ?? maxDefault);
 }
 
 function receivedShares(service: Service, caller: string) {

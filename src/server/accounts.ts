@@ -3,7 +3,8 @@ import { promisify } from 'node:util';
 import type { Clock } from '../base/clock.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
 import type { Database, KeyPairRow, PasswordHash, UserRow } from './database.ts';
-import { Refusal, unauthorized } from './refusal.ts';
+import { type GuessCounter, PasswordGuesses } from './password-guesses.ts';
+import { unauthorized } from './refusal.ts';
 import { Turns } from './turns.ts';
 
 /** The authenticated user of a request. */
@@ -11,6 +12,10 @@ export interface Session {
   readonly uid: string;
   /** Hash under which the access token is stored. */
   readonly token: string;
+  /** Hash of its refresh token; null for a token issued for a password. */
+  readonly refreshToken: string | null;
+  /** How often the user was signed out everywhere before. */
+  readonly signOuts: number;
 }
 
 /** A token in clear text, returned once. */
@@ -36,7 +41,11 @@ export class Accounts {
    * Limits concurrent password hashing. Unauthenticated clients can trigger it, for any number of names. Each hash
    * occupies one of the four libuv pool threads, which file reads and writes need too.
    */
-  readonly #hashing = new Turns({ atOnceMax: HASHING_AT_ONCE_MAX, waitingMax: HASHING_WAITING_MAX });
+  readonly #hashing = new Turns({
+    atOnceMax: HASHING_AT_ONCE_MAX,
+    waitingMax: HASHING_WAITING_MAX,
+    perPartyMax: HASHING_PER_PARTY_MAX,
+  });
 
   constructor(deps: { database: Database; clock: Clock; accessTokenMs: number; acceptAnyKeys: boolean }) {
     this.#database = deps.database;
@@ -50,32 +59,30 @@ export class Accounts {
    * @throws Refusal 401 for any wrong input, always with the same message; 503 after too many wrong passwords, or
    * during too many sign-ins
    */
-  async createRefreshToken(request: AppAuthorizationDocument, remote: string): Promise<IssuedToken> {
-    const user = await this.#signIn(request.username, request.password, remote);
-    this.#checkKeys(request);
-    this.#checkApplication(request.application);
+  async createRefreshToken(request: AppAuthorizationDocument, sender: Sender): Promise<IssuedToken> {
+    const user = await this.#signIn(request, request.application, sender);
     const secret = newSecret();
     await this.#database.changeTogether(() => {
       const row = { uid: user.uid, application: request.application, createdMs: this.#clock.nowMs() };
-      void this.#database.refreshTokens.put(hashOf(secret), row);
+      this.#database.addRefreshToken(hashOf(secret), row);
+      this.#remember(user.uid, sender.network);
     });
     return { secret, uid: user.uid, expiresMs: Number.POSITIVE_INFINITY };
   }
 
   /** @param refreshSecret the last part of the refresh token's URL; null for a URL of another server */
   async createAccessToken(request: TokenAuthRequestDocument, refreshSecret: string | null): Promise<IssuedToken> {
-    this.#checkKeys(request);
+    if (!this.#areKeysRight(request)) throw unauthorized();
     const hash = refreshSecret === null ? null : hashOf(refreshSecret);
     const refreshToken = hash === null ? undefined : this.#database.refreshTokens.get(hash);
     if (hash === null || refreshToken === undefined) throw unauthorized();
-    this.#checkApplication(refreshToken.application);
+    if (!this.#isEnabled(refreshToken.application)) throw unauthorized();
     return this.#issue(refreshToken.uid, hash);
   }
 
   /** The older request for an access token, without a refresh token (docs/service.md 3.3). */
-  async createAccessTokenByPassword(request: AuthRequestDocument, remote: string): Promise<IssuedToken> {
-    const user = await this.#signIn(request.username, request.password, remote);
-    this.#checkKeys(request);
+  async createAccessTokenByPassword(request: AuthRequestDocument, sender: Sender): Promise<IssuedToken> {
+    const user = await this.#signIn(request, null, sender);
     return this.#issue(user.uid, null);
   }
 
@@ -85,12 +92,30 @@ export class Accounts {
     const row = this.#database.accessTokens.get(token);
     if (row === undefined || row.expiresMs <= this.#clock.nowMs()) return null;
     if (row.refreshToken !== null && this.#database.refreshTokens.get(row.refreshToken) === undefined) return null;
-    return this.#database.users.get(row.uid) === undefined ? null : { uid: row.uid, token };
+    const user = this.#database.users.get(row.uid);
+    if (user === undefined) return null;
+    return { uid: row.uid, token, refreshToken: row.refreshToken, signOuts: user.signOuts ?? 0 };
+  }
+
+  /**
+   * Whether nobody has ended the session since it began. An access token that expires during a long transfer ends
+   * nothing.
+   */
+  isCurrent(session: Session): boolean {
+    const user = this.#database.users.get(session.uid);
+    if (user === undefined || (user.signOuts ?? 0) !== session.signOuts) return false;
+    const { refreshToken } = session;
+    return refreshToken === null || this.#database.refreshTokens.get(refreshToken) !== undefined;
+  }
+
+  /** @throws Refusal 401 if the session was ended */
+  checkCurrent(session: Session): void {
+    if (!this.isCurrent(session)) throw unauthorized();
   }
 
   /** Expires one access token immediately. */
   expire(session: Session): void {
-    this.#database.change(() => void this.#database.accessTokens.remove(session.token));
+    this.#database.change(() => this.#database.removeToken('access', session.token));
   }
 
   /** Deletes expired access tokens. @returns how many */
@@ -99,7 +124,7 @@ export class Accounts {
     const dead = [...this.#database.accessTokens.getRange({})].filter(({ value }) => value.expiresMs <= now);
     if (dead.length > 0) {
       this.#database.change(() => {
-        for (const { key } of dead) void this.#database.accessTokens.remove(key);
+        for (const { key } of dead) this.#database.removeToken('access', key);
       });
     }
     return dead.length;
@@ -109,110 +134,105 @@ export class Accounts {
     const secret = newSecret();
     const expiresMs = this.#clock.nowMs() + this.#accessTokenMs;
     const row = { uid, refreshToken, expiresMs };
-    await this.#database.changeTogether(() => void this.#database.accessTokens.put(hashOf(secret), row));
+    await this.#database.changeTogether(() => this.#database.addAccessToken(hashOf(secret), row));
     return { secret, uid, expiresMs };
   }
 
-  async #signIn(username: string, password: string, remote: string): Promise<UserRow> {
-    const email = username.trim().toLowerCase();
-    // Hashed, because the key is stored and unauthenticated input has any length.
-    return this.#guesses.inTurn(hashOf(`${email}\0${remote}`), () => this.#userOf(email, password));
-  }
-
-  /** Null if the name or the password is wrong. */
-  async #userOf(email: string, password: string): Promise<UserRow | null> {
+  /**
+   * The user of a right name, password, key pair and application. All of it is one guess: none of the answers tells
+   * which part was right.
+   *
+   * Guesses count per user and network, and per user. A network from which the user signed in before counts only its
+   * own guesses, and so does the user's own key pair: others cannot hold up a user who has either.
+   */
+  async #signIn(
+    request: AuthRequestDocument | AppAuthorizationDocument,
+    application: string | null,
+    sender: Sender,
+  ): Promise<UserRow> {
+    const email = request.username.trim().toLowerCase();
     const uid = email.length > EMAIL_CHARS_MAX ? undefined : this.#database.emails.get(email);
     const user = uid === undefined ? undefined : this.#database.users.get(uid);
-    // Hash for unknown users too: the response time must not reveal whether the user exists.
-    const matches = await this.#hashing.inTurn(() => passwordMatches(password, user?.password ?? NOBODYS_PASSWORD));
-    return user === undefined || !matches ? null : user;
+    const keyPair = this.#keyPair(request);
+    const hasRightKeys = keyPair !== null || this.#acceptAnyKeys;
+    // Hashed, because the key is stored and unauthenticated input has any length.
+    const counter = (kind: string, part: string, free: number): GuessCounter => ({
+      key: hashOf(`${kind}\0${email}\0${part}`),
+      free,
+    });
+    const ofNetwork = counter('network', sender.network, FREE_GUESSES);
+    const isKnown = user?.networks?.includes(networkHash(user.uid, sender.network)) === true;
+    const counters: [GuessCounter, ...GuessCounter[]] =
+      keyPair !== null && keyPair.uid === user?.uid
+        ? [counter('keys', keyPair.accessKeyId, FREE_GUESSES)]
+        : isKnown
+          ? [ofNetwork]
+          : [ofNetwork, counter('user', '', FREE_GUESSES_OF_ALL)];
+    return this.#guesses.inTurn(counters, async () => {
+      // Hash for unknown users too: the response time must not reveal whether the user exists.
+      const matches = await this.#hashing.inTurn(
+        () => passwordMatches(request.password, user?.password ?? NOBODYS_PASSWORD),
+        { party: keyPair?.accessKeyId ?? sender.network, isGone: sender.isGone },
+      );
+      const isRight = matches && hasRightKeys && (application === null || this.#isEnabled(application));
+      return user === undefined || !isRight ? null : user;
+    });
   }
 
-  #checkApplication(id: string): void {
-    if (this.#acceptAnyKeys) return;
-    if (id.length > KEY_CHARS_MAX || this.#database.applications.get(id)?.enabled !== true) throw unauthorized();
+  /** Remembers a network from which a user signed in. Only within `change`. */
+  #remember(uid: string, network: string): void {
+    const user = this.#database.users.get(uid);
+    const hash = networkHash(uid, network);
+    const networks = user?.networks ?? [];
+    if (user === undefined || networks.slice(0, NETWORKS_MAX / 2).includes(hash)) return;
+    const others = networks.filter((known) => known !== hash);
+    void this.#database.users.put(uid, { ...user, networks: [hash, ...others].slice(0, NETWORKS_MAX) });
+  }
+
+  #isEnabled(application: string): boolean {
+    if (this.#acceptAnyKeys) return true;
+    return application.length <= KEY_CHARS_MAX && this.#database.applications.get(application)?.enabled === true;
   }
 
   // ASSUMED (docs/service.md 3.1): any developer's keys are valid for any enabled application; the interface requires
   // no more.
-  #checkKeys(keys: { accessKeyId: string; privateAccessKey: string }): void {
-    if (this.#acceptAnyKeys) return;
+  #areKeysRight(keys: { accessKeyId: string; privateAccessKey: string }): boolean {
+    return this.#acceptAnyKeys || this.#keyPair(keys) !== null;
+  }
+
+  /** Null if the id or the private key is wrong. */
+  #keyPair(keys: { accessKeyId: string; privateAccessKey: string }): KeyPairRow | null {
     const row = keys.accessKeyId.length > KEY_CHARS_MAX ? undefined : this.#database.keyPairs.get(keys.accessKeyId);
     const expected = row?.secretHash ?? NO_HASH;
     const given = createHash('sha256').update(keys.privateAccessKey).digest();
-    if (!timingSafeEqual(expected, given) || row === undefined) throw unauthorized();
+    return timingSafeEqual(expected, given) && row !== undefined ? row : null;
   }
 }
 
+/** The sender of a sign-in. */
+export interface Sender {
+  /** An IPv4 address, or 64 bits of an IPv6 address. */
+  readonly network: string;
+  /** Whether the connection has closed. */
+  readonly isGone: () => boolean;
+}
+
+function networkHash(uid: string, network: string): string {
+  return hashOf(`${uid}\0${network}`).slice(0, 22);
+}
+
+/** Wrong guesses without a pause: from one network, and from all networks together. */
+const FREE_GUESSES = 5;
+const FREE_GUESSES_OF_ALL = 30;
+/** Networks remembered per user. */
+const NETWORKS_MAX = 16;
 /** Half of the threads, and a queue that they process in a few seconds. */
 const HASHING_AT_ONCE_MAX = 2;
-const HASHING_WAITING_MAX = 64;
+const HASHING_WAITING_MAX = 256;
+const HASHING_PER_PARTY_MAX = 32;
 const EMAIL_CHARS_MAX = 254;
 const KEY_CHARS_MAX = 100;
 const NO_HASH = new Uint8Array(32);
-
-/**
- * Back-off for wrong passwords, per remote address and user: the first are free, then each doubles the pause.
- *
- * INVARIANT: at most one guess per key is checked at a time. Concurrent guesses would otherwise be free. Counting them
- * before the check would delay programs that sign in together with the right password.
- */
-class PasswordGuesses {
-  readonly #clock: Clock;
-  readonly #wrong = new Map<string, { count: number; notBeforeMs: number }>();
-  readonly #last = new Map<string, Promise<unknown>>();
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /**
-   * The user found by `look`, after all earlier guesses of `key`. @throws Refusal 401 if there is none; 503 during the
-   * pause
-   */
-  inTurn<T>(key: string, look: () => Promise<T | null>): Promise<T> {
-    const guess = (this.#last.get(key) ?? Promise.resolve()).then(() => this.#guess(key, look));
-    const done = guess
-      .catch(() => {})
-      .finally(() => {
-        if (this.#last.get(key) === done) this.#last.delete(key);
-      });
-    this.#last.set(key, done);
-    return guess;
-  }
-
-  async #guess<T>(key: string, look: () => Promise<T | null>): Promise<T> {
-    this.#check(key);
-    const found = await look();
-    if (found === null) {
-      this.#failed(key);
-      throw unauthorized();
-    }
-    this.#wrong.delete(key);
-    return found;
-  }
-
-  /** @throws Refusal 503 with Retry-After during the pause (docs/service.md 13.3 allows only 5xx besides 400 and 401) */
-  #check(key: string): void {
-    const waitMs = (this.#wrong.get(key)?.notBeforeMs ?? 0) - this.#clock.elapsedMs();
-    if (waitMs <= 0) return;
-    throw new Refusal(503, 'Too many wrong passwords', { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
-  }
-
-  #failed(key: string): void {
-    const count = (this.#wrong.get(key)?.count ?? 0) + 1;
-    const pauseMs =
-      count < FREE_GUESSES ? 0 : Math.min(GUESS_PAUSE_MS * 2 ** (count - FREE_GUESSES), GUESS_PAUSE_MAX_MS);
-    this.#wrong.delete(key);
-    this.#wrong.set(key, { count, notBeforeMs: this.#clock.elapsedMs() + pauseMs });
-    if (this.#wrong.size > GUESSERS_MAX) this.#wrong.delete(this.#wrong.keys().next().value as string);
-  }
-}
-
-const FREE_GUESSES = 5;
-const GUESS_PAUSE_MS = 1000;
-const GUESS_PAUSE_MAX_MS = 15 * 60_000;
-const GUESSERS_MAX = 10_000;
 
 /** 256 random bits, in the alphabet of the service's URLs. */
 export function newSecret(): string {

@@ -1,7 +1,9 @@
 import { randomInt } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
+import { removeAccountData } from './account-removal.ts';
 import { hashPassword, newKeyPair } from './accounts.ts';
+import type { Blobs } from './blobs.ts';
 import type { Database, UserRow } from './database.ts';
 import { randomSuffix } from './random-suffix.ts';
 import type { Repository } from './repository.ts';
@@ -28,9 +30,11 @@ export interface UserSummary {
 export class Administration {
   readonly #database: Database;
   readonly #repository: Repository;
+  readonly #blobs: Blobs;
   readonly #clock: Clock;
 
-  constructor(deps: { database: Database; repository: Repository; clock: Clock }) {
+  constructor(deps: { database: Database; repository: Repository; blobs: Blobs; clock: Clock }) {
+    this.#blobs = deps.blobs;
     this.#database = deps.database;
     this.#repository = deps.repository;
     this.#clock = deps.clock;
@@ -66,9 +70,38 @@ export class Administration {
     });
   }
 
+  /** Changes a password and signs the user out everywhere. */
   async setPassword(email: string, password: string): Promise<void> {
+    this.#user(email);
+    if (password === '') throw new UsageError('an empty password');
     const hash = await hashPassword(password);
-    this.#changeUser(email, (row) => ({ ...row, password: hash }));
+    this.#database.change(() => {
+      this.#changeUser(email, (row) => ({ ...row, password: hash }));
+      this.revokeTokens(email);
+    });
+  }
+
+  /**
+   * Removes an account: first its sign-in, keys, tokens and shares, then its data. A running server ends its requests.
+   * If the process is killed in between, the server removes the rest.
+   */
+  async removeUser(email: string): Promise<void> {
+    const uid = this.#database.change(() => {
+      const { uid, email: address } = this.#user(email);
+      this.revokeTokens(email);
+      for (const { key, value } of [...this.#database.keyPairs.getRange({})])
+        if (value.uid === uid) void this.#database.keyPairs.remove(key);
+      for (const [receiver, owner, folder] of [...this.#database.shares.getKeys({})]) {
+        if (receiver !== uid && owner !== uid) continue;
+        void this.#database.shares.remove([receiver, owner, folder]);
+        void this.#database.sharedFolders.remove([owner, folder, receiver]);
+      }
+      void this.#database.users.remove(uid);
+      void this.#database.emails.remove(address);
+      void this.#database.removals.put(uid, true);
+      return uid;
+    });
+    await removeAccountData(this.#database, this.#blobs, uid);
   }
 
   setQuota(email: string, quotaBytes: number): void {
@@ -134,12 +167,11 @@ export class Administration {
   /** Revokes all refresh tokens of a user, and with them all access tokens. @returns how many */
   revokeTokens(email: string): number {
     return this.#database.change(() => {
-      const { uid } = this.#user(email);
-      const refresh = [...this.#database.refreshTokens.getRange({})].filter(({ value }) => value.uid === uid);
-      const access = [...this.#database.accessTokens.getRange({})].filter(({ value }) => value.uid === uid);
-      for (const { key } of refresh) void this.#database.refreshTokens.remove(key);
-      for (const { key } of access) void this.#database.accessTokens.remove(key);
-      return refresh.length;
+      const user = this.#user(email);
+      const { uid } = user;
+      void this.#database.users.put(uid, { ...user, signOuts: (user.signOuts ?? 0) + 1 });
+      this.#database.removeTokens(uid, 'access');
+      return this.#database.removeTokens(uid, 'refresh');
     });
   }
 

@@ -43,9 +43,11 @@ export class Collections {
     for (const { value } of this.#database.resources.getRange({ start: [uid, ''], end: [uid, TEXT_END] })) {
       if (value.kind === 'file' && isImage(value.mediaType)) found.add(value.parent);
     }
+    const known = new Map<string, boolean>();
     const folders = [...found].flatMap((local) => {
       const row = this.#database.resources.get([uid, local]);
-      return row?.kind === 'folder' && !this.#repository.liesWithin(uid, local, SYSTEM_FOLDERS.deleted) ? [row] : [];
+      if (row?.kind !== 'folder') return [];
+      return this.#repository.liesWithin(uid, local, SYSTEM_FOLDERS.deleted, known) ? [] : [row];
     });
     return folders.sort((a, b) => a.seq - b.seq);
   }

@@ -1,5 +1,6 @@
-import { closeSync, fsyncSync, mkdirSync, openSync } from 'node:fs';
+import { closeSync, fsyncSync, lstatSync, mkdirSync, openSync, statSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
+import { StorageError } from '../base/errors.ts';
 
 /**
  * Creates the data directory if it does not exist, and syncs its name and those of newly created parents. Otherwise a
@@ -17,6 +18,26 @@ export function makeDataDirectory(directory: string): void {
     // long ago.
     if ((error as NodeJS.ErrnoException).code !== 'EACCES') throw error;
   }
+}
+
+/**
+ * Refuses a directory in which other users can create, replace or remove names: a symbolic link there would make the
+ * server change files elsewhere.
+ * @throws StorageError
+ */
+export function refuseWritableByOthers(directory: string): void {
+  if ((statSync(directory).mode & 0o022) !== 0)
+    throw new StorageError(`other users can write to ${directory}: run chmod go-w on it`);
+}
+
+/** Refuses anything but a regular file of this user, or of root; a missing one is fine. @throws StorageError */
+export function refuseForeignFile(path: string): void {
+  const stats = lstatSync(path, { throwIfNoEntry: false });
+  if (stats === undefined) return;
+  const self = process.geteuid?.() ?? stats.uid;
+  if (!stats.isFile()) throw new StorageError(`${path} is not a regular file: it is not followed`);
+  if (self !== 0 && stats.uid !== self && stats.uid !== 0)
+    throw new StorageError(`${path} belongs to another user (uid ${stats.uid})`);
 }
 
 /** fsync(2) of a file or directory. */

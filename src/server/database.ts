@@ -3,9 +3,11 @@ import { chmodSync, existsSync, linkSync, readdirSync, renameSync, rmSync, statS
 import { basename, dirname, join } from 'node:path';
 import { type Key, open, type RootDatabase, type Database as Table } from 'lmdb';
 import { StorageError } from '../base/errors.ts';
-import { freeBytesOf } from '../base/free-bytes.ts';
 import { refuseUnopenable } from '../base/lmdb-file.ts';
-import { makeDataDirectory, syncNow } from './data-directory.ts';
+import { makeDataDirectory, refuseForeignFile, refuseWritableByOthers, syncNow } from './data-directory.ts';
+import { DiskReserve, type DiskSpace, diskSpaceOf } from './disk-reserve.ts';
+import { entryBytes, HOLDING_LIMITS, type HoldingLimits, Holdings, versionBytes } from './holdings.ts';
+import { noRoom } from './refusal.ts';
 
 /**
  * The reference server's state as LMDB tables: everything except the bytes of larger versions (`blobs.ts`).
@@ -30,6 +32,8 @@ export class Database {
   /** Tokens are keyed by the SHA-256 of their secret: a reader of this file cannot use them. */
   readonly refreshTokens: Table<RefreshTokenRow, string>;
   readonly accessTokens: Table<AccessTokenRow, string>;
+  /** [uid, kind, time, hash]: the tokens of a user, the oldest first. */
+  readonly userTokens: Table<true, TokenKey>;
   /** [uid, local] */
   readonly resources: Table<ResourceRow, [string, string]>;
   /** [uid, parent, rank, seq] → local; rank 0 folders, 1 files: the order of an unsorted listing. */
@@ -48,31 +52,43 @@ export class Database {
   readonly sharedFolders: Table<true, [string, string, string]>;
   /** [uid, token] → local id of the file. */
   readonly publicLinks: Table<string, [string, string]>;
+  /** Everything that each account stores. */
+  readonly holdings: Holdings;
+  readonly reserve: DiskReserve;
+  /** Uids of accounts whose data are being removed. */
+  readonly removals: Table<true, string>;
+  readonly #holdings: Table<HoldingRow, string>;
   readonly #root: RootDatabase;
-  /** Null if the disk cannot be queried: LMDB fails too, and reports the error. */
-  readonly #freeBytes: () => number | null;
   #isChanging = false;
+  /** Disk space that creations of the running change may still use. */
+  #spareBytes = 0;
   /** Greater than every number that this process has reserved, stored or not. */
   #givenEnd = 0;
   #waiting: WaitingChange[] = [];
 
   /** @throws StorageError when the directory cannot be used or was written by a newer version of this program */
-  static open(dataDirectory: string, freeBytes = () => freeBytesOf(dataDirectory)): Database {
+  static open(
+    dataDirectory: string,
+    options: { readonly disk?: DiskSpace | undefined; readonly limits?: HoldingLimits | undefined } = {},
+  ): Database {
     try {
       makeDataDirectory(dataDirectory);
       const path = join(dataDirectory, 'service.mdb');
+      refuseWritableByOthers(dataDirectory);
+      for (const file of [path, `${path}-lock`]) refuseForeignFile(file);
       if (!existsSync(path)) makeFile(path);
       for (const file of [path, `${path}-lock`]) makePrivate(file);
-      return new Database(openFile(path), freeBytes);
+      const reserve = new DiskReserve(options.disk ?? diskSpaceOf(dataDirectory));
+      return new Database(openFile(path), reserve, options.limits ?? HOLDING_LIMITS);
     } catch (error) {
       if (error instanceof StorageError) throw error;
       throw new StorageError(`cannot use ${dataDirectory}: ${(error as Error).message}`, { cause: error });
     }
   }
 
-  private constructor(root: RootDatabase, freeBytes: () => number | null) {
+  private constructor(root: RootDatabase, reserve: DiskReserve, limits: HoldingLimits) {
     this.#root = root;
-    this.#freeBytes = freeBytes;
+    this.reserve = reserve;
     const table = <V, K extends Key>(name: string): Table<V, K> => root.openDB<V, K>({ name });
     this.meta = table('meta');
     this.users = table('users');
@@ -82,6 +98,7 @@ export class Database {
     this.keyPairs = table('keyPairs');
     this.refreshTokens = table('refreshTokens');
     this.accessTokens = table('accessTokens');
+    this.userTokens = table('userTokens');
     this.resources = table('resources');
     this.children = table('children');
     this.names = table('names');
@@ -91,9 +108,21 @@ export class Database {
     this.shares = table('shares');
     this.sharedFolders = table('sharedFolders');
     this.publicLinks = table('publicLinks');
+    this.removals = table('removals');
+    this.#holdings = table('holdings');
+    this.holdings = new Holdings(
+      {
+        stored: (uid) => this.#holdings.get(uid),
+        store: (uid, row) => void this.#holdings.put(uid, row),
+        claim: (bytes) => this.#claim(bytes),
+        quotaBytes: (uid) => Math.max(this.users.get(uid)?.quotaBytes ?? 0, this.usage.get(uid) ?? 0),
+      },
+      limits,
+    );
     const schema = this.meta.get('schema') ?? SCHEMA;
     if (schema !== SCHEMA) throw new StorageError(`the data are of schema ${schema}, this program knows ${SCHEMA}`);
     if (this.meta.get('schema') === undefined) this.change(() => void this.meta.put('schema', SCHEMA));
+    if (this.meta.get('holdings') === undefined) this.#upgrade();
   }
 
   /**
@@ -105,12 +134,19 @@ export class Database {
    */
   change<T>(action: () => T): T {
     if (this.#isChanging) return action();
-    if ((this.#freeBytes() ?? FREE_BYTES_MIN) < FREE_BYTES_MIN)
+    const freeBytes = this.reserve.freeBytes();
+    if ((freeBytes ?? FREE_BYTES_MIN) < FREE_BYTES_MIN)
       throw new StorageError('no room for the change', { full: true });
+    this.#spareBytes = this.reserve.spareBytes(freeBytes);
     this.#isChanging = true;
     try {
-      return this.#root.transactionSync(action);
+      return this.#root.transactionSync(() => {
+        const result = action();
+        this.holdings.write();
+        return result;
+      });
     } finally {
+      this.holdings.end();
       this.#isChanging = false;
     }
   }
@@ -149,8 +185,10 @@ export class Database {
   #withinBatch({ action, resolve, reject }: WaitingChange): () => void {
     try {
       const result = this.#root.childTransaction(action);
+      this.holdings.settle();
       return () => resolve(result);
     } catch (error) {
+      this.holdings.undo();
       return () => reject(error);
     }
   }
@@ -178,8 +216,84 @@ export class Database {
     if (number >= this.#keptEnd) void this.meta.put('nextNumber', number + 1);
   }
 
+  /** Adds a token; beyond a limit per user the oldest one goes. Only within `change`. */
+  addRefreshToken(hash: string, row: RefreshTokenRow): void {
+    void this.refreshTokens.put(hash, row);
+    this.#indexToken('refresh', hash, row);
+    this.removeTokens(row.uid, 'refresh', REFRESH_TOKENS_MAX);
+  }
+
+  addAccessToken(hash: string, row: AccessTokenRow): void {
+    void this.accessTokens.put(hash, row);
+    this.#indexToken('access', hash, row);
+    this.removeTokens(row.uid, 'access', ACCESS_TOKENS_MAX);
+  }
+
+  removeToken(kind: TokenKind, hash: string): void {
+    const row = kind === 'access' ? this.accessTokens.get(hash) : this.refreshTokens.get(hash);
+    if (row === undefined) return;
+    void (kind === 'access' ? this.accessTokens : this.refreshTokens).remove(hash);
+    void this.userTokens.remove(tokenKey(kind, hash, row));
+  }
+
+  /** Removes the tokens of a user but the newest `keptMax`. @returns how many */
+  removeTokens(uid: string, kind: TokenKind, keptMax = 0): number {
+    const [start, end] = [
+      [uid, kind, 0, ''],
+      [uid, kind, SEQ_END, ''],
+    ] as [TokenKey, TokenKey];
+    // LMDB's binding changes the options that it gets.
+    const surplus = this.userTokens.getKeysCount({ start, end }) - keptMax;
+    if (surplus <= 0) return 0;
+    const keys = [...this.userTokens.getKeys({ start, end, limit: surplus })];
+    for (const [, , , hash] of keys) this.removeToken(kind, hash);
+    return keys.length;
+  }
+
+  /** Of a removed account. Only within `change`. */
+  removeHoldings(uid: string): void {
+    void this.#holdings.remove(uid);
+  }
+
+  #indexToken(kind: TokenKind, hash: string, row: RefreshTokenRow | AccessTokenRow): void {
+    void this.userTokens.put(tokenKey(kind, hash, row), true);
+  }
+
+  /** @throws Refusal 507 if `bytes` more would use the reserve for deletions, sign-ins and administration */
+  #claim(bytes: number): void {
+    if (bytes <= 0) return;
+    if (bytes > this.#spareBytes) throw noRoom();
+    this.#spareBytes -= bytes;
+  }
+
+  /** Data of an earlier program have no counts and no index of tokens. On a full disk, a later start adds them. */
+  #upgrade(): void {
+    try {
+      this.change(() => {
+        for (const { key, value } of this.refreshTokens.getRange({})) this.#indexToken('refresh', key, value);
+        for (const { key, value } of this.accessTokens.getRange({})) this.#indexToken('access', key, value);
+        for (const { value: row } of this.resources.getRange({}))
+          if (row.kind === 'file' || row.role !== 'system')
+            this.holdings.note(row.uid, { entries: 1, bytes: entryBytes(row) });
+        for (const { value: row } of this.versions.getRange({}))
+          this.holdings.note(row.uid, { unfinished: row.complete ? 0 : 1, bytes: versionBytes(row) });
+        void this.meta.put('holdings', 1);
+      });
+    } catch (error) {
+      if (!(error instanceof StorageError && error.full)) throw error;
+    }
+  }
+
   get #keptEnd(): number {
     return (this.meta.get('nextNumber') as number | undefined) ?? FIRST_NUMBER;
+  }
+
+  isReadable(): boolean {
+    try {
+      return this.meta.get('schema') === SCHEMA;
+    } catch {
+      return false;
+    }
   }
 
   async close(): Promise<void> {
@@ -263,6 +377,18 @@ export const TEXT_END = '\uffff';
 /** The parent of the top-level folders. */
 export const TOP = 'folders';
 
+export type TokenKind = 'access' | 'refresh';
+
+type TokenKey = [string, TokenKind, number, string];
+
+function tokenKey(kind: TokenKind, hash: string, row: RefreshTokenRow | AccessTokenRow): TokenKey {
+  return [row.uid, kind, 'expiresMs' in row ? row.expiresMs : row.createdMs, hash];
+}
+
+/** Per user: a mount uses one of each. Rows of tokens use the reserve of the disk, so their number is limited. */
+const REFRESH_TOKENS_MAX = 256;
+const ACCESS_TOKENS_MAX = 1000;
+
 export interface PasswordHash {
   readonly salt: Uint8Array;
   readonly hash: Uint8Array;
@@ -277,6 +403,20 @@ export interface UserRow {
   readonly password: PasswordHash;
   readonly quotaBytes: number;
   readonly createdMs: number;
+  /** How often the user was signed out everywhere; absent for never. */
+  readonly signOuts?: number;
+  /** Hashes of the networks from which the user signed in, the last one first. */
+  readonly networks?: readonly string[];
+}
+
+/** What an account stores. */
+export interface HoldingRow {
+  /** Files and folders. */
+  readonly entries: number;
+  /** Incomplete versions. */
+  readonly unfinished: number;
+  /** Bytes of all versions, and an estimate for all rows. */
+  readonly bytes: number;
 }
 
 export interface ApplicationRow {

@@ -23,8 +23,8 @@ function totalBytesOf(directory: string): number {
 }
 
 /**
- * Disk space that uploads must leave free: signing in, deleting and starting need space for rows (`Database.change`),
- * and without them no user could free any.
+ * Disk space that creations and uploads must leave free: signing in, deleting, administration and starting need space
+ * for rows, and without them no user could free any.
  */
 export class DiskReserve {
   readonly #space: DiskSpace;
@@ -39,11 +39,19 @@ export class DiskReserve {
     this.#reserveBytes = Math.min(part, RESERVE_BYTES_MAX);
   }
 
+  /** Free bytes; null if the disk cannot be queried: LMDB fails too, and reports the error. */
+  freeBytes(): number | null {
+    return this.#space.freeBytes();
+  }
+
+  /** Of `freeBytes`, what creations and uploads may use. */
+  spareBytes(freeBytes: number | null): number {
+    return freeBytes === null ? Number.POSITIVE_INFINITY : freeBytes - this.#arrivingBytes - this.#reserveBytes;
+  }
+
   /** @throws Refusal 507 if `bytes` more would use the reserve */
   check(bytes: number): void {
-    const freeBytes = this.#space.freeBytes();
-    if (bytes === 0 || freeBytes === null) return;
-    if (freeBytes - this.#arrivingBytes - bytes < this.#reserveBytes) throw noRoom();
+    if (bytes > 0 && bytes > this.spareBytes(this.#space.freeBytes())) throw noRoom();
   }
 
   /** Runs `write`, which needs `bytes` of disk space. @throws Refusal 507 instead if they would use the reserve */

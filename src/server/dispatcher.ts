@@ -10,7 +10,9 @@ import type { FaultPlan } from './fault-plan.ts';
 import { fileHandlers } from './file-handlers.ts';
 import { folderHandlers } from './folder-handlers.ts';
 import { type Handler, type HandlerTable, type Method, OPEN_ENDPOINTS, type Service } from './handler-table.ts';
+import type { Line, Lines } from './lines.ts';
 import { malformed, noRoom, notFound, Refusal, unauthorized } from './refusal.ts';
+import type { TrustedProxies } from './remote-address.ts';
 import type { RequestLog } from './request-log.ts';
 import { tokenHandlers } from './token-handlers.ts';
 
@@ -22,6 +24,11 @@ export class Dispatcher {
   readonly #requests: RequestLog;
   readonly #latencyMs: number;
   readonly #bandwidth: number;
+  readonly #lines: Lines;
+  readonly #trustedProxies: TrustedProxies;
+  readonly #requestsPerAccountMax: number;
+  /** Requests in progress by account. */
+  readonly #ofAccounts = new Map<string, number>();
   readonly #handlers: HandlerTable;
   readonly #underWay = new Set<Promise<void>>();
   /** Last listing responses, by token and target; only while a fault rule asks for stale ones. */
@@ -36,6 +43,9 @@ export class Dispatcher {
     faults: FaultPlan;
     latencyMs: number;
     bandwidth: number;
+    lines: Lines;
+    trustedProxies: TrustedProxies;
+    requestsPerAccountMax: number;
   }) {
     this.#service = deps.service;
     this.#clock = deps.clock;
@@ -43,6 +53,9 @@ export class Dispatcher {
     this.#requests = deps.requests;
     this.#latencyMs = deps.latencyMs;
     this.#bandwidth = deps.bandwidth;
+    this.#lines = deps.lines;
+    this.#trustedProxies = deps.trustedProxies;
+    this.#requestsPerAccountMax = deps.requestsPerAccountMax;
     this.faults = deps.faults;
     this.#handlers = {
       ...tokenHandlers(deps.service),
@@ -80,19 +93,29 @@ export class Dispatcher {
       expectsContinue,
       bandwidth: this.#bandwidth,
     });
+    const line = this.#lines.of(request.socket);
+    const turn = line.begin();
     try {
-      await this.#handle(exchange, method, endpoint, query);
+      if (turn === null || (await turn)) await this.#handle(exchange, line, method, endpoint, query);
+      else exchange.hangUp();
     } catch (error) {
       await this.#refuse(exchange, error, { method, path });
     } finally {
+      line.end();
       const { status, bytesIn, bytesOut } = exchange;
       const durationMs = Math.round(this.#clock.elapsedMs() - startedMs);
       this.#requests.add({ method, path, query, kind, status, bytesIn, bytesOut, durationMs });
-      this.#log.debug({ method, path: withoutTokens(kind, path), status, bytesIn, bytesOut, durationMs }, 'request');
+      this.#log.debug({ method, path: loggedPath(kind, path), status, bytesIn, bytesOut, durationMs }, 'request');
     }
   }
 
-  async #handle(exchange: Exchange, method: string, endpoint: Endpoint | null, query: string): Promise<void> {
+  async #handle(
+    exchange: Exchange,
+    line: Line,
+    method: string,
+    endpoint: Endpoint | null,
+    query: string,
+  ): Promise<void> {
     const { fault } = exchange;
     const delayMs = this.#latencyMs + (fault.delayMs ?? 0);
     if (delayMs > 0) await this.#clock.sleep(delayMs);
@@ -121,8 +144,26 @@ export class Dispatcher {
       if (stale !== undefined) return exchange.sendXml(200, stale);
     }
     const handler = handlers[asked as Method] as Handler<EndpointKind>;
-    await handler({ exchange, endpoint, query: new URLSearchParams(query), caller: session?.uid ?? '' });
+    const network = line.isProxy ? this.#trustedProxies.clientNetwork(exchange.request) : line.network;
+    const call = { exchange, endpoint, query: new URLSearchParams(query), network };
+    if (session === null) await handler({ ...call, caller: '', session: NO_SESSION });
+    else await this.#ofAccount(line, session.uid, () => handler({ ...call, caller: session.uid, session }));
     if (listing !== null) this.#remember(listing, exchange.text);
+  }
+
+  /** Handles a request of an account. @throws Refusal 503 during too many of them */
+  async #ofAccount(line: Line, uid: string, handle: () => Promise<void>): Promise<void> {
+    const underWay = this.#ofAccounts.get(uid) ?? 0;
+    if (!this.#lines.belongs(line, uid) || underWay >= this.#requestsPerAccountMax)
+      throw new Refusal(503, 'Too many requests of this account', { 'Retry-After': '1' });
+    this.#ofAccounts.set(uid, underWay + 1);
+    try {
+      await handle();
+    } finally {
+      const left = (this.#ofAccounts.get(uid) ?? 1) - 1;
+      if (left > 0) this.#ofAccounts.set(uid, left);
+      else this.#ofAccounts.delete(uid);
+    }
   }
 
   /** @throws Refusal 401: the same for a missing, a wrong and an expired token */
@@ -162,6 +203,7 @@ const LISTINGS: ReadonlySet<EndpointKind> = new Set([
   'fileVersions',
 ]);
 const LAST_LISTINGS_MAX = 1000;
+const NO_SESSION: Session = { uid: '', token: '', refreshToken: null, signOuts: 0 };
 const GARBAGE =
   '<html><head><title>Welcome</title></head><body><p>Please accept the terms of this network</p></body></html>';
 
@@ -198,8 +240,9 @@ function splitTarget(target: string): [path: string, query: string] {
   return mark === -1 ? [target, ''] : [target.slice(0, mark), target.slice(mark + 1)];
 }
 
-/** Some URLs contain a token, which must not appear in the log. */
-function withoutTokens(kind: EndpointKind | null, path: string): string {
+/** Some URLs contain a token, and unknown ones may contain anything: neither is logged. */
+function loggedPath(kind: EndpointKind | null, path: string): string {
+  if (kind === null) return '(unknown)';
   return kind === 'appAuthorization' || kind === 'authorization' || kind === 'publicLink'
     ? `/${path.split('/')[1]}`
     : path;

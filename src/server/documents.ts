@@ -89,9 +89,13 @@ export class Documents {
     };
   }
 
-  /** @param image null unless the file is an image */
-  file(row: FileRow, image: ImageDocument | null): FileDocument {
-    const { enabled, url } = { enabled: row.publicLink !== null, url: row.publicLink };
+  /**
+   * @param image null unless the file is an image
+   * @param showsLink false for a receiver: he would keep the link after the share ends
+   */
+  file(row: FileRow, image: ImageDocument | null, showsLink: boolean): FileDocument {
+    const enabled = row.publicLink !== null;
+    const url = showsLink ? row.publicLink : null;
     return {
       displayName: row.name,
       dsid: dsidOf(row),

@@ -93,6 +93,18 @@ export class Exchange {
     if (this.#expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
     const cutAt = this.#cutOf(this.contentLength);
     const orderedEnd = Math.min(this.fault.acceptBytes ?? Infinity, cutAt);
+    const stopWatch = this.#watchSender();
+    try {
+      return await this.#pass(sink, { cutAt, orderedEnd, bytesMax });
+    } finally {
+      stopWatch();
+    }
+  }
+
+  async #pass(
+    sink: (chunks: readonly Uint8Array[]) => Promise<void>,
+    { cutAt, orderedEnd, bytesMax }: { cutAt: number; orderedEnd: number; bytesMax: number },
+  ): Promise<BodyOutcome> {
     for (;;) {
       const chunks = await this.#body.next();
       if (chunks === null) break;
@@ -109,10 +121,30 @@ export class Exchange {
     return this.#body.isComplete ? 'complete' : 'interrupted';
   }
 
-  /** The whole body, for small ones. @throws Refusal 400 if it is too long, or incomplete */
+  /** Ends the connection of a sender that is slower than every line, while the server waits for it. */
+  #watchSender(): () => void {
+    if (this.#body.isComplete) return () => {};
+    let seenBytes = 0;
+    let cancel = (): void => {};
+    const look = (): void => {
+      if (this.#body.isAwaited && this.#bytesIn - seenBytes < SLOWEST_BYTES) {
+        this.hangUp();
+        return;
+      }
+      seenBytes = this.#bytesIn;
+      cancel = this.#clock.after(SLOWEST_MS, look);
+    };
+    cancel = this.#clock.after(SLOWEST_MS, look);
+    return () => cancel();
+  }
+
+  /** The whole body, for small ones, within half a minute. @throws Refusal 400 if it is too long, or incomplete */
   async document(): Promise<Uint8Array> {
     const chunks: Uint8Array[] = [];
-    const outcome = await this.receive(async (arrived) => void chunks.push(...arrived), DOCUMENT_BYTES_MAX);
+    const cancel = this.#clock.after(DOCUMENT_MS, () => this.hangUp());
+    const outcome = await this.receive(async (arrived) => void chunks.push(...arrived), DOCUMENT_BYTES_MAX).finally(
+      cancel,
+    );
     if (outcome !== 'complete') throw malformed();
     return Buffer.concat(chunks);
   }
@@ -295,6 +327,11 @@ function or400<T>(read: () => T): T {
 }
 
 const DOCUMENT_BYTES_MAX = 256 * 1024;
+/** A document arrives within this time. */
+const DOCUMENT_MS = 30_000;
+/** Slower uploads end: 20 bytes per second. */
+const SLOWEST_MS = 30_000;
+const SLOWEST_BYTES = 600;
 const SMALL_BODY_BYTES = 64 * 1024;
 const HALF_A_HEAD = 'HTTP/1.1 200 OK\r\nContent-Ty';
 /** A bandwidth limit sends the bytes of this many seconds at a time. */

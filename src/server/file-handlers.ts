@@ -1,4 +1,6 @@
+import type { ResourceId } from '../protocol/endpoints.ts';
 import { decodeFileUpdate, encodeFile, encodeFileVersion, encodeFileVersions } from '../protocol/messages.ts';
+import type { Session } from './accounts.ts';
 import { requestedRange } from './byte-range.ts';
 import type { FileRow, VersionRow } from './database.ts';
 import type { Exchange } from './exchange.ts';
@@ -6,9 +8,9 @@ import { listingQuery } from './folder-handlers.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
 import { endOf } from './listing.ts';
 import { pictureRequest } from './pictures.ts';
-import { malformed, notFound } from './refusal.ts';
+import { forbidden, malformed, notFound } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';
-import { blobToRead, uploadOffset } from './uploads.ts';
+import { blobToRead, roomFor, uploadOffset } from './uploads.ts';
 
 /** Files, their data and their versions (docs/service.md 6 and 7). */
 export function fileHandlers(service: Service): HandlerTable {
@@ -17,15 +19,18 @@ export function fileHandlers(service: Service): HandlerTable {
   const versionDocument = async (row: VersionRow) =>
     documents.version(row, row.complete ? row.sizeBytes : await uploads.storedBytes(row));
 
-  const fileDocument = async (row: FileRow) => {
+  const fileDocument = async (row: FileRow, caller: string) => {
     const image = row.newest === null ? null : await pictures.image(blobs.source(row.newest.blob), row.mediaType);
-    return encodeFile(documents.file(row, image));
+    return encodeFile(documents.file(row, image, caller === row.uid));
   };
+
+  const mayReadOn = (session: Session, id: ResourceId): boolean =>
+    service.accounts.isCurrent(session) && repository.mayReadOn(session.uid, id);
 
   return {
     file: {
       GET: async ({ exchange, endpoint, caller }) => {
-        await exchange.sendXml(200, await fileDocument(repository.file(caller, endpoint.id)));
+        await exchange.sendXml(200, await fileDocument(repository.file(caller, endpoint.id), caller));
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const { displayName, parent, mediaType, publicLink } = await exchange.decoded(decodeFileUpdate);
@@ -36,43 +41,53 @@ export function fileHandlers(service: Service): HandlerTable {
           publicLink: publicLink?.enabled,
         };
         const row = await database.changeTogether(() => repository.updateFile(caller, endpoint.id, change));
-        await exchange.sendXml(200, await fileDocument(row));
+        await exchange.sendXml(200, await fileDocument(row, caller));
       },
       DELETE: async ({ exchange, endpoint, caller }) => {
-        await blobs.remove(await database.changeTogether(() => repository.deleteFile(caller, endpoint.id)));
+        for (let removed = false; !removed; ) {
+          const { blobs: names, isRemoved } = await database.changeTogether(() =>
+            repository.deleteFile(caller, endpoint.id),
+          );
+          await blobs.remove(names);
+          removed = isRemoved;
+        }
         await exchange.sendEmpty(204);
       },
     },
     fileData: {
-      GET: async ({ exchange, endpoint, caller }) => {
-        await sendFile(service, exchange, () => {
+      GET: async ({ exchange, endpoint, caller, session }) => {
+        const look = (): Readable => {
           const { name, mediaType, newest } = repository.file(caller, endpoint.id);
           return { name, mediaType, ...blobToRead(newest) };
-        });
+        };
+        await sendFile(service, exchange, look, () => mayReadOn(session, endpoint.id));
       },
-      PUT: async ({ exchange, endpoint, caller }) => {
+      PUT: async ({ exchange, endpoint, caller, session }) => {
         const file = repository.file(caller, endpoint.id, 'write');
         // A client that continues here (docs/service.md 6.1) confuses a file with a version: the rest alone is not the file.
         if (uploadOffset(exchange.request.headers) !== 0) throw malformed('Range: a file comes whole');
-        await uploads.replaceData(file, exchange);
+        await uploads.replaceData(session, file, exchange);
         await exchange.sendEmpty(204);
       },
     },
     fileVersions: {
       GET: async ({ exchange, endpoint, query, caller }) => {
         const file = repository.file(caller, endpoint.id);
-        const { start, max } = listingQuery(query);
-        const page = histories.list(file, start ?? 0, max ?? DEFAULT_PAGE);
+        const { start, max } = listingQuery(query, repository.pageMax);
+        const page = histories.list(file, start ?? 0, max ?? Math.min(DEFAULT_PAGE, repository.pageMax));
         const versions = await Promise.all(
           page.entries.map(async (row) => ({ ...(await versionDocument(row)), ref: documents.versionUrl(row) })),
         );
         const bounds = { start: page.start, hasMore: page.hasMore, end: endOf(page) };
         await exchange.sendXml(200, encodeFileVersions({ ...bounds, versions }));
       },
-      POST: async ({ exchange, endpoint, caller }) => {
+      POST: async ({ exchange, endpoint, caller, session }) => {
         // The body has no meaning here, but some clients send one (docs/service.md 7.2).
         await exchange.document();
-        const row = await database.changeTogether(() => histories.create(caller, endpoint.id, blobs.newName()));
+        const file = repository.file(caller, endpoint.id, 'write');
+        const row = await histories.withRoom(roomFor(session, file), () =>
+          database.changeTogether(() => histories.create(caller, endpoint.id, blobs.newName())),
+        );
         await exchange.sendEmpty(201, { Location: documents.versionUrl(row) });
       },
     },
@@ -83,18 +98,19 @@ export function fileHandlers(service: Service): HandlerTable {
       },
     },
     fileVersionData: {
-      GET: async ({ exchange, endpoint, caller }) => {
-        await sendFile(service, exchange, () => {
+      GET: async ({ exchange, endpoint, caller, session }) => {
+        const look = (): Readable => {
           const file = repository.file(caller, endpoint.id);
           const row = histories.version(file, endpoint.version);
           return { ...blobToRead(row.complete ? row : null), name: file.name };
-        });
+        };
+        await sendFile(service, exchange, look, () => mayReadOn(session, endpoint.id));
       },
-      PUT: async ({ exchange, endpoint, caller }) => {
+      PUT: async ({ exchange, endpoint, caller, session }) => {
         const file: FileRow = repository.file(caller, endpoint.id, 'write');
         const row = histories.version(file, endpoint.version);
         const offset = uploadOffset(exchange.request.headers);
-        const outcome = await uploads.append(file, row, offset, exchange);
+        const outcome = await uploads.append(session, file, row, offset, exchange);
         await exchange.sendXml(200, encodeFileVersion(await versionDocument(outcome)));
       },
     },
@@ -105,7 +121,10 @@ export function fileHandlers(service: Service): HandlerTable {
           if (file === null) throw notFound();
           return { name: file.name, mediaType: file.mediaType, ...blobToRead(file.newest) };
         };
-        if (query.get('directDownload') === 'true') return sendBlob(service, exchange, await whole(service, look));
+        if (query.get('directDownload') === 'true') {
+          const isLinked = (): boolean => collections.linkedFile(endpoint.token) !== null;
+          return sendBlob(service, exchange, await whole(service, look), isLinked);
+        }
         await exchange.sendHtml(200, linkPage(look().name));
       },
     },
@@ -137,17 +156,30 @@ async function whole({ blobs }: Service, look: () => Readable): Promise<Readable
 }
 
 /** The data unchanged, or as the image that the Accept header requests. */
-async function sendFile(service: Service, exchange: Exchange, look: () => Readable): Promise<void> {
+async function sendFile(
+  service: Service,
+  exchange: Exchange,
+  look: () => Readable,
+  mayReadOn: () => boolean,
+): Promise<void> {
   const picture = pictureRequest(exchange.request.headers.accept);
   const file = await whole(service, look);
-  if (picture === null) return sendBlob(service, exchange, file);
+  if (picture === null) return sendBlob(service, exchange, file, mayReadOn);
   const jpeg = await service.pictures.scaled(service.blobs.source(file.blob), file.mediaType, picture);
   const headers = { 'Content-Type': 'image/jpeg', 'Content-Length': String(jpeg.byteLength) };
   await exchange.sendData(200, headers, [jpeg]);
 }
 
-/** Data of a complete version, or the requested range of it (docs/service.md 6.4). Never compressed, never 304. */
-async function sendBlob(service: Service, exchange: Exchange, { name, blob, sizeBytes }: Readable): Promise<void> {
+/**
+ * Data of a complete version, or the requested range of it (docs/service.md 6.4). Never compressed, never 304.
+ * @param mayReadOn asked before each chunk: the reader may lose the permission during a long download
+ */
+async function sendBlob(
+  service: Service,
+  exchange: Exchange,
+  { name, blob, sizeBytes }: Readable,
+  mayReadOn: () => boolean,
+): Promise<void> {
   const { fault } = exchange;
   const range = fault.ignoreRange === true ? null : requestedRange(exchange.request.headers.range, sizeBytes);
   const { start, end } = range ?? { start: 0, end: sizeBytes };
@@ -160,7 +192,20 @@ async function sendBlob(service: Service, exchange: Exchange, { name, blob, size
     ...(range === null ? {} : { 'Content-Range': `bytes ${start + shift}-${end - 1 + shift}/${sizeBytes}` }),
   };
   const bytes = start === end ? [] : service.blobs.read(blob, start, end);
-  await exchange.sendData(range === null ? 200 : 206, headers, bytes);
+  await exchange.sendData(range === null ? 200 : 206, headers, whileAllowed(bytes, mayReadOn));
+}
+
+/** @throws Error within the data, which ends the connection */
+async function* whileAllowed(
+  chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  mayReadOn: () => boolean,
+): AsyncGenerator<Uint8Array, void, undefined> {
+  let isFirst = true;
+  for await (const chunk of chunks) {
+    if (!isFirst && !mayReadOn()) throw forbidden('Not allowed any more');
+    isFirst = false;
+    yield chunk;
+  }
 }
 
 /** RFC 8187; within the header size limits of other programs. */

@@ -18,19 +18,21 @@ import { malformed, notFound, Refusal } from './refusal.ts';
 
 /** Folders and their contents (docs/service.md 5). */
 export function folderHandlers(service: Service): HandlerTable {
-  const { database, repository, documents } = service;
+  const { database, histories, repository, documents } = service;
 
   const create = async (caller: string, parent: ResourceId, body: Uint8Array): Promise<string> => {
+    const withRoom = <T>(make: () => T): Promise<T> =>
+      histories.withRoom(roomBeside(caller, parent.uid), () => database.changeTogether(make));
     switch (rootOr400(body)) {
       case 'folder': {
         const { displayName } = decodedOr400(body, decodeNewFolder);
-        const id = await database.changeTogether(() => repository.createFolder(caller, parent, displayName));
+        const id = await withRoom(() => repository.createFolder(caller, parent, displayName));
         return documents.url({ kind: 'folder', id });
       }
       case 'file': {
         const { displayName, mediaType } = decodedOr400(body, decodeNewFile);
         const type = mediaTypeOf(displayName, mediaType);
-        const id = await database.changeTogether(() => repository.createFile(caller, parent, displayName, type));
+        const id = await withRoom(() => repository.createFile(caller, parent, displayName, type));
         return documents.url({ kind: 'file', id });
       }
       case 'fileCopy': {
@@ -70,17 +72,23 @@ export function folderHandlers(service: Service): HandlerTable {
     folderContents: {
       GET: async ({ exchange, endpoint, query, caller }) => {
         const row = repository.folder(caller, endpoint.id);
-        const page = repository.list(row, listingQuery(query));
+        const page = repository.list(row, listingQuery(query, repository.pageMax));
         await exchange.sendXml(200, encodeCollectionContents(documents.contents(page)));
       },
     },
   };
 }
 
-/** @throws Refusal 400 that names the parameter */
-export function listingQuery(query: URLSearchParams): ListingQuery {
+/** A receiver of a share drops no versions of other files. */
+function roomBeside(caller: string, uid: string): { uid: string; file?: string } {
+  return caller === uid ? { uid } : { uid, file: '' };
+}
+
+/** A page has at most `pageMax` entries, whatever is asked for. @throws Refusal 400 that names the parameter */
+export function listingQuery(query: URLSearchParams, pageMax: number): ListingQuery {
   try {
-    return parseListingQuery(query);
+    const parsed = parseListingQuery(query);
+    return parsed.max !== null && parsed.max > pageMax ? { ...parsed, max: pageMax } : parsed;
   } catch (error) {
     if (error instanceof ProtocolError) throw malformed(error.message);
     throw error;
@@ -109,10 +117,12 @@ async function copyFile(
   if (version === null) throw notFound();
   try {
     const { sizeBytes, sha256 } = version;
-    const { row, version: copied } = await database.changeTogether(() => {
-      const file = repository.createFile(caller, parent, name, original.mediaType);
-      return { row: file, ...histories.add(file, { blob, sizeBytes, sha256, bytes }) };
-    });
+    const { row, version: copied } = await histories.withRoom(roomBeside(caller, parent.uid), () =>
+      database.changeTogether(() => {
+        const file = repository.createFile(caller, parent, name, original.mediaType);
+        return { row: file, ...histories.add(file, { blob, sizeBytes, sha256, bytes }) };
+      }),
+    );
     sealer.add(copied);
     return row;
   } catch (error) {

@@ -1,5 +1,5 @@
 import type { Endpoint, EndpointKind } from '../protocol/endpoints.ts';
-import type { Accounts } from './accounts.ts';
+import type { Accounts, Session } from './accounts.ts';
 import type { Blobs } from './blobs.ts';
 import type { Collections } from './collections.ts';
 import type { Database } from './database.ts';
@@ -32,8 +32,12 @@ export interface Call<K extends EndpointKind> {
   readonly exchange: Exchange;
   readonly endpoint: Endpoint & { readonly kind: K };
   readonly query: URLSearchParams;
+  /** The client's network: an IPv4 address, or 64 bits of an IPv6 address. */
+  readonly network: string;
   /** Uid of the request's access token; empty for endpoints without one. */
   readonly caller: string;
+  /** Of no user for endpoints without an access token. */
+  readonly session: Session;
 }
 
 /** Responds to a request, or throws Refusal. */

@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { ResourceId } from '../protocol/endpoints.ts';
-import { type Database, type FileRow, SEQ_END, type VersionRow } from './database.ts';
+import { type Database, type FileRow, SEQ_END, TEXT_END, type VersionRow } from './database.ts';
+import { OverHoldings, versionBytes } from './holdings.ts';
 import type { Page } from './listing.ts';
 import { randomSuffix } from './random-suffix.ts';
 import { notFound, overQuota } from './refusal.ts';
@@ -35,13 +36,29 @@ export class Histories {
   readonly #clock: Clock;
   readonly #repository: Repository;
   readonly #versionsKept: number;
+  readonly #removeBlobs: (names: readonly string[]) => Promise<void>;
+  readonly #makingRoom = new Map<string, Promise<boolean>>();
+  /** Whether a request is writing to a version. */
+  #isUnderWay: (version: VersionRow) => boolean = () => false;
 
   /** @param deps.versionsKept complete versions kept per file, including the newest */
-  constructor(deps: { database: Database; clock: Clock; repository: Repository; versionsKept: number }) {
+  constructor(deps: {
+    database: Database;
+    clock: Clock;
+    repository: Repository;
+    versionsKept: number;
+    removeBlobs: (names: readonly string[]) => Promise<void>;
+  }) {
+    this.#removeBlobs = deps.removeBlobs;
     this.#database = deps.database;
     this.#clock = deps.clock;
     this.#repository = deps.repository;
     this.#versionsKept = deps.versionsKept;
+  }
+
+  /** Active uploads are not dropped. */
+  spare(isUnderWay: (version: VersionRow) => boolean): void {
+    this.#isUnderWay = isUnderWay;
   }
 
   /** Newest first. Reads only the page: a file that is saved often has tens of thousands of versions. */
@@ -69,6 +86,7 @@ export class Histories {
     return this.#database.change(() => {
       const file = this.#repository.file(caller, id, 'write');
       const place = this.place();
+      this.#database.holdings.add(file.uid, { unfinished: 1, bytes: versionBytes({ sizeBytes: 0 }) });
       return this.#put({
         ...this.#newRow(file, place),
         lastModifiedMs: place.createdMs,
@@ -87,7 +105,10 @@ export class Histories {
   recordProgress(version: VersionRow, sizeBytes: number): void {
     this.#database.change(() => {
       const row = this.#rowOf(version);
-      if (!row.complete) this.#put({ ...row, sizeBytes, lastModifiedMs: this.#clock.nowMs() });
+      if (row.complete) return;
+      // The bytes are on the disk already, within the limits of their upload.
+      this.#database.holdings.note(row.uid, { bytes: sizeBytes - row.sizeBytes });
+      this.#put({ ...row, sizeBytes, lastModifiedMs: this.#clock.nowMs() });
     });
   }
 
@@ -105,6 +126,8 @@ export class Histories {
     return this.#database.change(() => {
       const file = this.#fileOf(version.uid, version.file);
       const row = this.#rowOf(version);
+      const more = { unfinished: -1, bytes: arrived.sizeBytes - row.sizeBytes };
+      this.#database.holdings.add(row.uid, more, arrived.bytes?.byteLength ?? 0);
       return this.#finish(file, { ...row, lastModifiedMs: this.#clock.nowMs() }, arrived);
     });
   }
@@ -125,6 +148,11 @@ export class Histories {
   add(target: FileRow, arrived: ArrivedBlob, place = this.place()): { version: VersionRow; dropped: string[] } {
     return this.#database.change(() => {
       const file = this.#fileOf(target.uid, target.local);
+      this.#database.holdings.add(
+        file.uid,
+        { bytes: versionBytes(arrived) },
+        versionBytes({ sizeBytes: arrived.bytes?.byteLength ?? 0 }),
+      );
       return this.#finish(file, { ...this.#newRow(file, place), lastModifiedMs: this.#clock.nowMs() }, arrived);
     });
   }
@@ -155,13 +183,20 @@ export class Histories {
    * The same in batches, with other work between them: there may be a million. Rows that change meanwhile appear in
    * either state.
    */
-  async *inPieces(): AsyncGenerator<readonly VersionRow[], void, undefined> {
-    for (let from = {}; ; ) {
+  async *inPieces(
+    of: { readonly uid?: string; readonly file?: string } = {},
+  ): AsyncGenerator<readonly VersionRow[], void, undefined> {
+    const { uid, file } = of;
+    const [start, end] = [
+      [uid ?? '', file ?? '', 0],
+      [uid ?? TEXT_END, file ?? TEXT_END, SEQ_END],
+    ] as [Key, Key];
+    for (let from: object = uid === undefined ? {} : { start, end }; ; ) {
       const rows = [...this.#database.versions.getRange({ ...from, limit: PIECE_ROWS })].map(({ value }) => value);
       yield rows;
       const last = rows.at(-1);
       if (last === undefined || rows.length < PIECE_ROWS) return;
-      from = { start: keyOf(last), exclusiveStart: true };
+      from = { start: keyOf(last), exclusiveStart: true, ...(uid === undefined ? {} : { end }) };
       await new Promise((resolve) => setImmediate(resolve));
     }
   }
@@ -177,9 +212,119 @@ export class Histories {
     return this.#database.change(() => {
       // An upload may have continued since the scan: read the row again.
       const dead = seen.flatMap((row) => this.#database.versions.get(keyOf(row)) ?? []).filter(isDead);
-      for (const row of dead) void this.#database.versions.remove(keyOf(row));
+      for (const row of dead) this.#remove(row);
       return dead.map((row) => row.blob);
     });
+  }
+
+  /** Bytes that `uid` may store beyond what is stored already. */
+  spareBytes(uid: string): number {
+    return this.#database.holdings.limitBytes(uid) - this.#database.holdings.of(uid).bytes;
+  }
+
+  /**
+   * Repeats an action that finds a limit of the account used up, after dropping what the limit allows to drop: so a
+   * history never forbids a save.
+   * @param target.file set for a caller who is not the owner: only versions of that file are dropped for him
+   * @throws OverHoldings 413 if nothing more can be dropped
+   */
+  async withRoom<T>(
+    target: { readonly uid: string; readonly file?: string | undefined },
+    action: () => Promise<T>,
+  ): Promise<T> {
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await action();
+      } catch (error) {
+        if (!(error instanceof OverHoldings) || error.what === 'entries' || tries === ROOM_TRIES) throw error;
+        const dropped = await this.makeRoom(target, error.what === 'bytes' ? error.bytes : 0);
+        if (!dropped) throw error;
+      }
+    }
+  }
+
+  /**
+   * Drops versions until `bytes` more fit and a tenth of the limit is free: complete ones beyond the newest five of
+   * their file, the oldest first; if those are not enough, older ones among the five. A file's content always stays.
+   * With `bytes` 0, drops the oldest tenth of the unfinished uploads that are not active.
+   * @returns whether it dropped any
+   */
+  makeRoom(target: { readonly uid: string; readonly file?: string | undefined }, bytes: number): Promise<boolean> {
+    const before = this.#makingRoom.get(target.uid) ?? Promise.resolve(false);
+    const made = before.catch(() => false).then(() => this.#makeRoom(target, bytes));
+    const done = made
+      .catch(() => false)
+      .finally(() => {
+        if (this.#makingRoom.get(target.uid) === done) this.#makingRoom.delete(target.uid);
+      });
+    this.#makingRoom.set(target.uid, done);
+    return made;
+  }
+
+  async #makeRoom(
+    { uid, file }: { readonly uid: string; readonly file?: string | undefined },
+    bytes: number,
+  ): Promise<boolean> {
+    const { holdings } = this.#database;
+    const slackBytes = holdings.limitBytes(uid) / 10;
+    if (bytes > 0 && this.spareBytes(uid) >= bytes + slackBytes) return true;
+    const range = file === undefined ? { uid } : { uid, file };
+    const unfinished: VersionRow[] = [];
+    const old: Droppable[] = [];
+    let history: VersionRow[] = [];
+    const endOfFile = (): void => {
+      const kept = history.length - KEPT_VERSIONS;
+      // The last one is the content of the file.
+      for (const [at, row] of history.slice(0, -1).entries()) old.push({ row, isKept: at >= kept });
+      history = [];
+    };
+    for await (const rows of this.inPieces(range)) {
+      for (const row of rows) {
+        if (history[0] !== undefined && history[0].file !== row.file) endOfFile();
+        if (row.complete) history.push(row);
+        else if (!this.#isUnderWay(row)) unfinished.push(row);
+      }
+    }
+    endOfFile();
+    if (bytes === 0) {
+      const bySilence = unfinished.sort((a, b) => a.lastModifiedMs - b.lastModifiedMs);
+      return this.#drop(bySilence.slice(0, Math.ceil(bySilence.length / 10)), () => false);
+    }
+    const byAge = old.sort((a, b) => Number(a.isKept) - Number(b.isKept) || a.row.seq - b.row.seq);
+    const beyond = byAge.filter(({ isKept }) => !isKept).map(({ row }) => row);
+    const droppedOld = await this.#drop(beyond, () => this.spareBytes(uid) >= bytes + slackBytes);
+    if (this.spareBytes(uid) >= bytes) return droppedOld;
+    const among = byAge.filter(({ isKept }) => isKept).map(({ row }) => row);
+    return (await this.#drop(among, () => this.spareBytes(uid) >= bytes)) || droppedOld;
+  }
+
+  /** Deletes versions in small changes, until there is enough room. @returns whether it deleted any */
+  async #drop(rows: readonly VersionRow[], isEnough: () => boolean): Promise<boolean> {
+    let dropped = 0;
+    for (let at = 0; at < rows.length && !isEnough(); at += DROPPED_AT_ONCE) {
+      const blobs = await this.#database.changeTogether(() => {
+        const gone: string[] = [];
+        for (const { uid, file, seq } of rows.slice(at, at + DROPPED_AT_ONCE)) {
+          if (isEnough()) break;
+          const row = this.#database.versions.get([uid, file, seq]);
+          const content = this.#database.resources.get([uid, file]);
+          if (row === undefined || (content?.kind === 'file' && content.newest?.seq === seq)) continue;
+          if (!row.complete && this.#isUnderWay(row)) continue;
+          this.#remove(row);
+          gone.push(row.blob);
+        }
+        return gone;
+      });
+      dropped += blobs.length;
+      await this.#removeBlobs(blobs);
+    }
+    return dropped > 0;
+  }
+
+  #remove(row: VersionRow): void {
+    this.#database.holdings.note(row.uid, { unfinished: row.complete ? 0 : -1, bytes: -versionBytes(row) });
+    void this.#database.versions.remove(keyOf(row));
+    void this.#database.smallBlobs.remove(row.blob);
   }
 
   #rows(uid: string, file: string, part: { readonly offset?: number; readonly limit?: number } = {}): VersionRow[] {
@@ -236,14 +381,23 @@ export class Histories {
     const superseded = this.#rows(uid, file)
       .filter((row) => row.complete)
       .slice(this.#versionsKept);
-    for (const row of superseded) {
-      void this.#database.versions.remove([uid, file, row.seq]);
-      void this.#database.smallBlobs.remove(row.blob);
-    }
+    for (const row of superseded) this.#remove(row);
     return superseded.map((row) => row.blob);
   }
 }
 
+/** A superseded complete version. */
+interface Droppable {
+  readonly row: VersionRow;
+  /** Among the newest of its file. */
+  readonly isKept: boolean;
+}
+
+/** Complete versions of a file, including the newest, that stay as long as they alone are within the limit. */
+export const KEPT_VERSIONS = 5;
+const DROPPED_AT_ONCE = 200;
+/** The limit is exact: a change that comes between can use the room. */
+const ROOM_TRIES = 4;
 /** Takes some milliseconds to read. */
 const PIECE_ROWS = 500;
 
@@ -251,4 +405,5 @@ function keyOf({ uid, file, seq }: VersionRow): [string, string, number] {
   return [uid, file, seq];
 }
 
+type Key = [string, string, number];
 type VersionRange = { start: [string, string, number]; end: [string, string, number]; reverse: boolean };

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import { finishRemovals } from './account-removal.ts';
 import type { Blobs } from './blobs.ts';
 import type { VersionRow } from './database.ts';
 import type { Parts } from './server-parts.ts';
@@ -61,6 +62,7 @@ export function collectGarbage(parts: Parts, options: { uploadKeptMs: number; lo
       uploads.isUnderWay(row),
     );
     await blobs.remove(abandoned);
+    await finishRemovals(parts.database, blobs);
     if (!isSwept) isSwept = await sweepBlobs(parts);
     const tokens = accounts.forgetExpired();
     if (abandoned.length + tokens > 0) log.info({ uploads: abandoned.length, tokens }, 'garbage collected');

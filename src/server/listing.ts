@@ -12,6 +12,16 @@ export function page<T>(all: readonly T[], start: number, max: number): Page<T> 
   return { entries: all.slice(start, start + max), start, hasMore: all.length - start > max };
 }
 
+/** A page of named entries; with very long names it has fewer, so that each response stays below some MiB. */
+export function namedPage<T extends { readonly name: string }>(all: readonly T[], start: number, max: number): Page<T> {
+  let [end, nameChars] = [start, 0];
+  for (; end < Math.min(start + max, all.length) && nameChars <= PAGE_NAME_CHARS_MAX; end += 1)
+    nameChars += (all[end] as T).name.length;
+  return { entries: all.slice(start, end), start, hasMore: all.length > end };
+}
+
+export const PAGE_NAME_CHARS_MAX = 256 * 1024;
+
 /** Index of the last entry; of an empty page `start`. ASSUMED (docs/service.md 5.2) */
 export function endOf(page: Page<unknown>): number {
   return page.start + Math.max(0, page.entries.length - 1);

@@ -2,9 +2,13 @@ import { extensionOf } from './listing.ts';
 
 /** The media type of a file whose creator gave none (docs/service.md 5.4). */
 export function mediaTypeOf(name: string, given: string | undefined): string {
-  const said = given?.trim() ?? '';
-  if (said.length > MEDIA_TYPE_CHARS_MAX) return FALLBACK;
+  const said = shortMediaType(given?.trim()) ?? '';
   return said === '' ? (BY_EXTENSION[extensionOf(name)] ?? FALLBACK) : said;
+}
+
+/** A media type as stored in a row, whose length is limited. */
+export function shortMediaType(given: string | undefined): string | undefined {
+  return given !== undefined && given.length > MEDIA_TYPE_CHARS_MAX ? FALLBACK : given;
 }
 
 const FALLBACK = 'application/octet-stream';

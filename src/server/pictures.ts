@@ -1,6 +1,7 @@
 import type { ImageDocument } from '../protocol/messages.ts';
 import { loadSharp, type Sharp } from './picture-library.ts';
 import { Refusal } from './refusal.ts';
+import { Turns } from './turns.ts';
 
 /** A requested image size (docs/service.md 6.6), from the Accept header of a data request. */
 export interface PictureRequest {
@@ -32,6 +33,8 @@ export function pictureRequest(accept: string | undefined): PictureRequest | nul
  */
 export class Pictures {
   #sharp: Promise<Sharp | null> | null = null;
+  /** A picture takes seconds of processor and hundreds of MiB. */
+  readonly #scaling = new Turns({ atOnceMax: 1, waitingMax: SCALING_WAITING_MAX });
 
   /**
    * @param source path or bytes
@@ -42,16 +45,11 @@ export class Pictures {
     if (sharp === null || !/^image\/jpe?g\b/i.test(mediaType)) throw notAcceptable();
     const { isSquare, quarterTurns, widthMax, heightMax } = request;
     const side = Math.min(widthMax, heightMax);
-    try {
-      const upright = await sharp(source, { limitInputPixels: INPUT_PIXELS_MAX }).autoOrient().toBuffer();
-      const turned =
-        quarterTurns === 0
-          ? upright
-          : await sharp(upright)
-              .rotate(90 * quarterTurns)
-              .toBuffer();
-      // ASSUMED (docs/service.md 6.6): images are never enlarged; a square is cut from the middle.
-      return await sharp(turned)
+    // ASSUMED (docs/service.md 6.6): images are never enlarged; a square is cut from the middle.
+    const scaled = (): Promise<Uint8Array> =>
+      sharp(source, { limitInputPixels: SCALED_PIXELS_MAX })
+        .autoOrient()
+        .rotate(90 * quarterTurns)
         .resize({
           width: isSquare ? side : widthMax,
           height: isSquare ? side : heightMax,
@@ -60,7 +58,10 @@ export class Pictures {
         })
         .jpeg()
         .toBuffer();
+    try {
+      return await this.#scaling.inTurn(scaled);
     } catch (error) {
+      if (error instanceof Refusal) throw error;
       throw new Refusal(406, 'Not acceptable', {}, { cause: error });
     }
   }
@@ -94,8 +95,11 @@ const DEGREES: Readonly<Record<number, number>> = { 3: 180, 6: 90, 8: 270 };
 const MEASURED = /^image\/(jpe?g|png|gif|webp)\b/i;
 
 const SIDE_PIXELS_MAX = 10_000;
-/** A small file can contain an enormous image. */
+/** A small file can contain an enormous image: only its properties are read. */
 const INPUT_PIXELS_MAX = 100_000_000;
+/** Decoding a progressive image takes some 7 bytes per pixel, whatever the size of the result. */
+const SCALED_PIXELS_MAX = 25_000_000;
+const SCALING_WAITING_MAX = 16;
 
 function parameterOf(part: string): [name: string, value: number] {
   const [, name = '', value = ''] = /^(\w+)\s*=\s*(?:\(\s*)?(\d{1,6})\s*\)?$/.exec(part) ?? [];

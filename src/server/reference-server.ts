@@ -6,24 +6,28 @@ import { type Clock, systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { type Logger, silentLogger } from '../base/log.ts';
 import { Accounts } from './accounts.ts';
+import { AdminServer, type Metric } from './admin-server.ts';
 import { Administration } from './administration.ts';
 import { Blobs } from './blobs.ts';
 import { Collections } from './collections.ts';
-import { makeDataDirectory } from './data-directory.ts';
+import { makeDataDirectory, refuseWritableByOthers } from './data-directory.ts';
 import { lockData } from './data-lock.ts';
 import { Database } from './database.ts';
-import { DiskReserve, type DiskSpace, diskSpaceOf } from './disk-reserve.ts';
+import type { DiskSpace } from './disk-reserve.ts';
 import { Dispatcher } from './dispatcher.ts';
 import { Documents } from './documents.ts';
 import { FaultPlan, type FaultRule } from './fault-plan.ts';
 import { Histories } from './histories.ts';
 import { bootId, collectGarbage, sweepBlobs, truncatePartialUploads } from './housekeeping.ts';
+import type { HoldingLimits } from './holdings.ts';
 import { Lines } from './lines.ts';
 import { listening } from './listening.ts';
 import { Pictures } from './pictures.ts';
+import { TrustedProxies } from './remote-address.ts';
 import { Repository } from './repository.ts';
 import { RequestLog } from './request-log.ts';
 import { Sealer } from './sealer.ts';
+import { serverMetrics } from './server-metrics.ts';
 import type { Parts } from './server-parts.ts';
 import { Uploads } from './uploads.ts';
 
@@ -39,6 +43,8 @@ export interface ReferenceServerOptions {
   readonly tls?: { readonly certificate: string; readonly key: string };
   /** Allows plain HTTP beyond loopback: behind a proxy that terminates TLS. */
   readonly insecure?: boolean;
+  /** Where `/healthz` and `/metrics` are answered; nowhere by default. `host`: loopback by default. */
+  readonly adminListen?: { readonly host?: string; readonly port?: number };
   /** Origin of URLs in responses, if it differs from the listening address: `https://cloud.example.com`. */
   readonly publicOrigin?: string;
   readonly log?: Logger;
@@ -49,7 +55,7 @@ export interface ReferenceServerOptions {
   readonly foldCase?: boolean;
   /** Complete versions kept per file, including the newest; all by default. */
   readonly versionsKept?: number;
-  /** Upper limit of entries on one page, even for a larger `max`; no limit by default. */
+  /** Upper limit of entries on one page, even for a larger `max`; 1,000. */
   readonly pageMax?: number;
   /** Incomplete versions are deleted after this long without progress; 7 days. */
   readonly uploadKeptMs?: number;
@@ -60,12 +66,19 @@ export interface ReferenceServerOptions {
   readonly latencyMs?: number;
   /** Bandwidth of each body, for benchmarks. */
   readonly bandwidthBytesPerSecond?: number;
-  /** Maximum number of open connections; 1000. Further ones are closed immediately. */
+  /**
+   * Maximum number of open connections; 1000. A further one takes the place of the oldest without a valid token. One
+   * account, and one network without a valid token, may have a quarter of them.
+   */
   readonly connectionsMax?: number;
   /** A connection without traffic for this long is closed, even within a request; two minutes. */
   readonly silenceMaxMs?: number;
   /** Requests kept in the log; 10,000. */
   readonly requestsKept?: number;
+  /** Addresses or networks of proxies whose X-Forwarded-For is believed. */
+  readonly trustedProxies?: readonly string[];
+  /** What each account may store beside its quota. */
+  readonly limits?: HoldingLimits;
   /** The file system of the data; by default queried from the system. */
   readonly disk?: DiskSpace;
 }
@@ -87,6 +100,7 @@ export class ReferenceServer {
   readonly #dispatcher: Dispatcher;
   readonly #lines: Lines;
   readonly #stopHousekeeping: () => Promise<void>;
+  readonly #admin: AdminServer | null;
 
   /**
    * @throws UsageError if the port is taken, the directory is in use, or plain HTTP would leave this machine;
@@ -99,23 +113,35 @@ export class ReferenceServer {
     }
     const http = createHttp(options);
     makeDataDirectory(options.dataDirectory);
+    refuseWritableByOthers(options.dataDirectory);
     const unlock = await lockData(options.dataDirectory);
     let parts: Parts | undefined;
+    let admin: AdminServer | null = null;
+    let server: ReferenceServer | null = null;
     try {
       parts = openParts(options);
       await truncatePartialUploads(parts, bootId());
       await sweepBlobs(parts);
       for (const version of parts.histories.all()) parts.sealer.add(version);
-      const lines = new Lines(http);
+      const trustedProxies = new TrustedProxies(options.trustedProxies ?? []);
+      const lines = new Lines(http, { linesMax: options.connectionsMax ?? CONNECTIONS_MAX, trustedProxies });
+      if (options.adminListen !== undefined) {
+        admin = await AdminServer.open(options.adminListen, {
+          isHealthy: () => server?.isReadable === true,
+          metrics: () => server?.metrics ?? [],
+        });
+      }
       const kept = parts.database.meta.get('port') as number | undefined;
       const asked = options.listen?.port;
       const wanted = asked === undefined || asked === 0 ? (kept ?? 0) : asked;
       const port = await listen(http, { host, port: wanted, isKnown: wanted === kept });
       const origin = originOf(options, host, port);
       keepAddress(parts.database, port, origin);
-      return new ReferenceServer(options, { ...parts, unlock }, http, lines, origin, port);
+      server = new ReferenceServer(options, { ...parts, unlock, trustedProxies, admin }, http, lines, origin, port);
+      return server;
     } catch (error) {
       http.close();
+      await admin?.close();
       await parts?.database.close();
       await unlock();
       throw error;
@@ -124,7 +150,7 @@ export class ReferenceServer {
 
   private constructor(
     options: ReferenceServerOptions,
-    parts: Parts & { unlock: () => Promise<void> },
+    parts: Parts & { unlock: () => Promise<void>; trustedProxies: TrustedProxies; admin: AdminServer | null },
     http: Server,
     lines: Lines,
     origin: string,
@@ -136,6 +162,7 @@ export class ReferenceServer {
     this.#unlock = parts.unlock;
     this.#http = http;
     this.#lines = lines;
+    this.#admin = parts.admin;
     this.administration = new Administration(parts);
     this.requests = new RequestLog({ entriesMax: options.requestsKept ?? 10_000 });
     this.#dispatcher = new Dispatcher({
@@ -151,6 +178,9 @@ export class ReferenceServer {
       faults: new FaultPlan(options.faults ?? []),
       latencyMs: options.latencyMs ?? 0,
       bandwidth: options.bandwidthBytesPerSecond ?? Number.POSITIVE_INFINITY,
+      lines,
+      trustedProxies: parts.trustedProxies,
+      requestsPerAccountMax: Math.max(1, Math.floor((options.connectionsMax ?? CONNECTIONS_MAX) / 4)),
     });
     const answer = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) =>
       void this.#dispatcher.answer(request, response, expectsContinue);
@@ -166,6 +196,25 @@ export class ReferenceServer {
     });
   }
 
+  /** Origin of `/healthz` and `/metrics`; null without them. */
+  get adminOrigin(): string | null {
+    return this.#admin?.origin ?? null;
+  }
+
+  /** Whether the data can be read. */
+  get isReadable(): boolean {
+    return this.#parts.database.isReadable();
+  }
+
+  get metrics(): readonly Metric[] {
+    return serverMetrics(this.#parts, this.requests, this.#lines);
+  }
+
+  /** Requests that wait behind others of their connection. */
+  get waiting(): number {
+    return this.#lines.waiting;
+  }
+
   /** The fault rules; setting them resets their counts. @throws TypeError for an invalid rule */
   get faults(): readonly FaultRule[] {
     return this.#dispatcher.faults.rules;
@@ -177,7 +226,7 @@ export class ReferenceServer {
 
   /** Number of open connections. */
   get connections(): number {
-    return this.#lines.open.size;
+    return this.#lines.size;
   }
 
   /** Bytes received since the start: heads and bodies, stored or discarded. */
@@ -204,6 +253,7 @@ export class ReferenceServer {
     await closed;
     cancel();
     await this.#dispatcher.idle();
+    await this.#admin?.close();
     await tidied;
     await this.#parts.sealer.close();
     await this.#parts.database.close();
@@ -213,16 +263,22 @@ export class ReferenceServer {
 
 export function openParts(options: ReferenceServerOptions): Parts {
   const clock = options.clock ?? systemClock;
-  const database = Database.open(options.dataDirectory, options.disk?.freeBytes);
+  const database = Database.open(options.dataDirectory, { disk: options.disk, limits: options.limits });
   const blobs = new Blobs({ directory: join(options.dataDirectory, 'blobs'), database });
   const repository = new Repository({
     database,
     clock,
     rules: { uniqueNames: options.uniqueNames ?? false, foldCase: options.foldCase ?? false },
-    pageMax: options.pageMax ?? Number.MAX_SAFE_INTEGER - 1,
+    pageMax: options.pageMax ?? PAGE_MAX,
   });
   const versionsKept = options.versionsKept ?? Number.POSITIVE_INFINITY;
-  const histories = new Histories({ database, clock, repository, versionsKept });
+  const histories = new Histories({
+    database,
+    clock,
+    repository,
+    versionsKept,
+    removeBlobs: (names) => blobs.remove(names),
+  });
   const accounts = new Accounts({
     database,
     clock,
@@ -230,8 +286,8 @@ export function openParts(options: ReferenceServerOptions): Parts {
     acceptAnyKeys: options.acceptAnyKeys ?? false,
   });
   const sealer = new Sealer({ database, blobs, histories, clock, log: options.log ?? silentLogger });
-  const reserve = new DiskReserve(options.disk ?? diskSpaceOf(options.dataDirectory));
-  const uploads = new Uploads({ database, blobs, histories, sealer, reserve, clock });
+  const uploads = new Uploads({ database, blobs, histories, sealer, accounts, repository, clock });
+  histories.spare((version) => uploads.isUnderWay(version));
   return { database, clock, accounts, repository, histories, blobs, sealer, uploads };
 }
 
@@ -292,6 +348,7 @@ const LINE_LIMITS: ServerOptions = {
   // Read buffer for bodies: the default of 64 KiB costs a third of the speed of large uploads.
   highWaterMark: 256 * 1024,
 };
+const PAGE_MAX = 1000;
 const SILENCE_MAX_MS = 120_000;
 const CONNECTIONS_MAX = 1000;
 
@@ -302,7 +359,6 @@ function createHttp(options: ReferenceServerOptions): Server {
       ? createServer(LINE_LIMITS)
       : createTlsServer({ ...LINE_LIMITS, cert: tls.certificate, key: tls.key });
   http.timeout = options.silenceMaxMs ?? SILENCE_MAX_MS;
-  http.maxConnections = options.connectionsMax ?? CONNECTIONS_MAX;
   http.on('clientError', (error: NodeJS.ErrnoException, socket) => {
     const status = error.code === 'HPE_HEADER_OVERFLOW' ? '431 Request Header Fields Too Large' : '400 Bad Request';
     if (socket.writable && !owesAnswer(socket))

@@ -11,7 +11,9 @@ import {
   TEXT_END,
   TOP,
 } from './database.ts';
-import { type Page, page, sorted } from './listing.ts';
+import { entryBytes, versionBytes } from './holdings.ts';
+import { namedPage, PAGE_NAME_CHARS_MAX, type Page, sorted } from './listing.ts';
+import { shortMediaType } from './media-type.ts';
 import { randomSuffix } from './random-suffix.ts';
 import { forbidden, malformed, notFound, Refusal } from './refusal.ts';
 
@@ -43,14 +45,15 @@ export class Repository {
   readonly #database: Database;
   readonly #clock: Clock;
   readonly #rules: NameRules;
-  readonly #pageMax: number;
+  /** Upper limit of entries on one page. */
+  readonly pageMax: number;
 
   /** @param deps.pageMax upper limit of entries on one page */
   constructor(deps: { database: Database; clock: Clock; rules: NameRules; pageMax: number }) {
     this.#database = deps.database;
     this.#clock = deps.clock;
     this.#rules = deps.rules;
-    this.#pageMax = deps.pageMax;
+    this.pageMax = deps.pageMax;
   }
 
   /** @throws Refusal 404, 400 for a file, 403 if the caller has only read permission and needs more */
@@ -98,7 +101,7 @@ export class Repository {
   createSystemFolders(uid: string): void {
     const createdMs = this.#clock.nowMs();
     for (const [local, name] of SYSTEM_FOLDER_NAMES) {
-      this.#add({ kind: 'folder', role: 'system', uid, local, seq: Number(local), name, parent: TOP, createdMs });
+      this.#link({ kind: 'folder', role: 'system', uid, local, seq: Number(local), name, parent: TOP, createdMs });
     }
   }
 
@@ -117,6 +120,7 @@ export class Repository {
       const row = this.folder(caller, id, 'write');
       const moved = this.#moved(caller, row, change);
       if (moved.name === row.name && moved.parent === row.parent) return false;
+      if (row.uid !== caller && this.#shareOf(caller, row) !== undefined) throw forbidden('Can not rename a share.');
       if (row.role !== 'plain') throw forbidden('Can not move sync folder.');
       if (this.liesWithin(moved.uid, moved.parent, row.local)) throw forbidden('Can not move a folder into itself.');
       this.#replace(row, moved);
@@ -133,8 +137,10 @@ export class Repository {
     return this.#database.change(() => {
       const row = this.file(caller, id, 'write');
       const moved = this.#moved(caller, row, change);
+      const isLinkChange = change.publicLink !== undefined && change.publicLink !== (row.publicLink !== null);
+      if (isLinkChange && row.uid !== caller) throw forbidden('Only the owner can link a file.');
       const publicLink = this.#publicLink(row, change.publicLink);
-      const next = { ...moved, mediaType: change.mediaType ?? row.mediaType, publicLink };
+      const next = { ...moved, mediaType: shortMediaType(change.mediaType) ?? row.mediaType, publicLink };
       this.#replace(row, next);
       return next;
     });
@@ -156,24 +162,40 @@ export class Repository {
     });
   }
 
-  /** Deletes permanently, with all versions. @returns the blobs without a row */
-  deleteFile(caller: string, id: ResourceId): string[] {
+  /**
+   * Deletes permanently, with all versions. Of a long history only the oldest versions are deleted: repeat it, because
+   * one change must not keep others waiting. @returns the blobs without a row
+   */
+  deleteFile(caller: string, id: ResourceId): { blobs: string[]; isRemoved: boolean } {
     return this.#database.change(() => {
       const row = this.file(caller, id, 'write');
-      this.#remove(row);
-      this.#publicLink(row, false);
-      this.#addUsage(row.uid, -(row.newest?.sizeBytes ?? 0));
       const blobs: string[] = [];
       const { uid, local } = row;
-      for (const { key, value } of [
-        ...this.#database.versions.getRange({ start: [uid, local, 0], end: [uid, local, SEQ_END] }),
-      ]) {
+      const range = { start: [uid, local, 0], end: [uid, local, SEQ_END], limit: DELETED_AT_ONCE + 1 };
+      const versions = [...this.#database.versions.getRange(range as unknown as VersionRange)];
+      const isRemoved = versions.length <= DELETED_AT_ONCE;
+      if (isRemoved) {
+        this.#remove(row);
+        this.#publicLink(row, false);
+        this.#addUsage(row.uid, -(row.newest?.sizeBytes ?? 0));
+      }
+      for (const { key, value } of isRemoved ? versions : versions.slice(0, DELETED_AT_ONCE)) {
+        if (!isRemoved && value.seq === row.newest?.seq) continue;
         blobs.push(value.blob);
+        const unfinished = value.complete ? 0 : -1;
+        this.#database.holdings.note(uid, { unfinished, bytes: -versionBytes(value) });
         void this.#database.versions.remove(key);
         void this.#database.smallBlobs.remove(value.blob);
       }
-      return blobs;
+      return { blobs, isRemoved };
     });
+  }
+
+  /** Whether a download may continue: a deletion does not end it, a withdrawn share does. */
+  mayReadOn(caller: string, { uid, local }: ResourceId): boolean {
+    if (caller === uid) return true;
+    const row = this.#database.resources.get([uid, local]);
+    return row === undefined || this.permission(caller, row) !== null;
   }
 
   /** Whether other users may see the folder. */
@@ -184,10 +206,17 @@ export class Repository {
   /** The permission of `caller` on another user's resource; null for none. */
   permission(caller: string, row: ResourceRow): Need | null {
     if (row.uid === caller) return 'write';
+    const local = this.#shareAbove(caller, row);
+    const share = local === null ? undefined : this.#database.shares.get([caller, row.uid, local]);
+    if (share === undefined) return null;
+    return share.writeAllowed ? 'write' : 'read';
+  }
+
+  /** Local id of the innermost folder through which `caller` receives another user's resource; null for none. */
+  #shareAbove(caller: string, row: ResourceRow): string | null {
     let local = row.kind === 'folder' ? row.local : row.parent;
     for (let depth = 0; depth < DEPTH_MAX && local !== TOP; depth += 1) {
-      const share = this.#database.shares.get([caller, row.uid, local]);
-      if (share !== undefined) return share.writeAllowed ? 'write' : 'read';
+      if (this.#database.shares.doesExist([caller, row.uid, local])) return local;
       const folder = this.#database.resources.get([row.uid, local]);
       if (folder === undefined) return null;
       local = folder.parent;
@@ -205,16 +234,26 @@ export class Repository {
     return [...this.#database.children.getRange(range)].flatMap(({ value }) => this.#rowOf(uid, value));
   }
 
-  /** Whether a folder is `ancestor` or a descendant of it. */
-  liesWithin(uid: string, local: string, ancestor: string): boolean {
+  /**
+   * Whether a folder is `ancestor` or a descendant of it.
+   * @param known results for folders, to be kept for further calls: many folders then cost as much as their common tree
+   */
+  liesWithin(uid: string, local: string, ancestor: string, known?: Map<string, boolean>): boolean {
+    const path: string[] = [];
     let at = local;
-    for (let depth = 0; depth < DEPTH_MAX; depth += 1) {
-      if (at === ancestor) return true;
-      const row = this.#database.resources.get([uid, at]);
-      if (row === undefined) return false;
-      at = row.parent;
+    let lies: boolean | undefined = known?.get(at);
+    for (let depth = 0; lies === undefined; depth += 1) {
+      path.push(at);
+      const row = at === ancestor ? undefined : this.#database.resources.get([uid, at]);
+      if (at === ancestor || depth === DEPTH_MAX) lies = true;
+      else if (row === undefined) lies = false;
+      else {
+        at = row.parent;
+        lies = known?.get(at);
+      }
     }
-    return true;
+    for (const each of path) known?.set(each, lies);
+    return lies;
   }
 
   #resource(caller: string, id: ResourceId, need: Need): ResourceRow {
@@ -231,7 +270,7 @@ export class Repository {
 
   #children(uid: string, parent: string, query: ListingQuery, maxDefault: number): Page<ResourceRow> {
     const start = query.start ?? 0;
-    const max = Math.min(query.max ?? maxDefault, this.#pageMax);
+    const max = Math.min(query.max ?? maxDefault, this.pageMax);
     const first = query.type === 'file' ? 1 : 0;
     const last = query.type === 'folder' ? 0 : 1;
     if (query.order === null) {
@@ -244,15 +283,19 @@ export class Repository {
         limit: max + 1,
       };
       const locals = [...this.#database.children.getRange(range as unknown as ChildRange)].map(({ value }) => value);
-      return {
-        start,
-        hasMore: locals.length > max,
-        entries: locals.slice(0, max).flatMap((local) => this.#rowOf(uid, local)),
-      };
+      const entries: ResourceRow[] = [];
+      let [read, nameChars] = [0, 0];
+      for (; read < Math.min(max, locals.length) && nameChars <= PAGE_NAME_CHARS_MAX; read += 1) {
+        const row = this.#database.resources.get([uid, locals[read] as string]);
+        if (row === undefined) continue;
+        nameChars += row.name.length;
+        entries.push(row);
+      }
+      return { start, hasMore: locals.length > read, entries };
     }
     const folders = first === 0 ? sorted(this.rowsIn(uid, parent, 0), query.order) : [];
     const files = last === 1 ? sorted(this.rowsIn(uid, parent, 1), query.order) : [];
-    return page([...folders, ...files], start, max);
+    return namedPage([...folders, ...files], start, max);
   }
 
   #rowOf(uid: string, local: string): ResourceRow[] {
@@ -274,14 +317,16 @@ export class Repository {
     if (change.parent === undefined) return { ...row, name };
     const { uid, local } = change.parent;
     if (uid === row.uid && local === row.parent) return { ...row, name };
+    if (row.uid !== caller && row.kind === 'folder' && this.#shareOf(caller, row) !== undefined)
+      throw forbidden('Can not move a share.');
     // A receiver sees only the own trash: files that a receiver deletes go into the owner's.
     // ASSUMED (docs/service.md 9.2)
     const isOwnTrash = uid === caller && local === SYSTEM_FOLDERS.deleted;
-    if (isOwnTrash && row.kind === 'folder' && row.uid !== caller && this.#shareOf(caller, row) !== undefined) {
-      throw forbidden('Can not move a share.');
-    }
     const parent = isOwnTrash ? this.#trashOf(row.uid) : this.#destination(caller, change.parent);
     if (parent.uid !== row.uid) throw forbidden('Can not move to another account.');
+    // The receivers of another share are others: a move would give them the data.
+    if (row.uid !== caller && !isOwnTrash && this.#shareAbove(caller, row) !== this.#shareAbove(caller, parent))
+      throw forbidden('Can not move to another share.');
     return { ...row, name, parent: parent.local };
   }
 
@@ -313,18 +358,21 @@ export class Repository {
 
   #add<R extends ResourceRow>(row: R): R {
     this.#checkFree(row);
+    this.#database.holdings.add(row.uid, { entries: 1, bytes: entryBytes(row) });
     this.#link(row);
     return row;
   }
 
   #replace(old: ResourceRow, row: ResourceRow): void {
     if (row.name !== old.name || row.parent !== old.parent) this.#checkFree(row);
+    this.#database.holdings.add(row.uid, { bytes: entryBytes(row) - entryBytes(old) });
     this.#unlink(old);
     this.#link(row);
   }
 
   #remove(row: ResourceRow): void {
     this.#unlink(row);
+    this.#database.holdings.note(row.uid, { entries: -1, bytes: -entryBytes(row) });
     void this.#database.resources.remove([row.uid, row.local]);
   }
 
@@ -358,6 +406,7 @@ export class Repository {
   }
 }
 
+type VersionRange = { start: [string, string, number]; end: [string, string, number]; limit: number };
 type ChildRange = { start: [string, string, number, number]; end: [string, string, number, number] };
 type NameRange = { start: [string, string, string, string]; end: [string, string, string, string] };
 
@@ -368,6 +417,8 @@ const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [
   [SYSTEM_FOLDERS.deleted, 'Deleted Files'],
 ];
 
+/** Versions of a file that one change deletes. */
+const DELETED_AT_ONCE = 500;
 /** Default page size of folder, workspace and album contents (docs/service.md 5.2). */
 export const DEFAULT_PAGE = 500;
 /** Nesting limit. A loop cannot be created; the limit is a cheap safeguard. */
@@ -381,7 +432,7 @@ function textRange(uid: string, local: string): { start: [string, string, string
 }
 
 /** All other texts are valid names: `/`, `.`, and also the empty text. */
-function checkName(name: string): void {
+export function checkName(name: string): void {
   if (name.length > NAME_CHARS_MAX) throw malformed('Name too long');
 }
 

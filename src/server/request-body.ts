@@ -26,6 +26,11 @@ export class RequestBody {
     return this.#ended === 'complete';
   }
 
+  /** Whether `next` waits for the sender. */
+  get isAwaited(): boolean {
+    return this.#wake !== null;
+  }
+
   /** The bytes received since the last call, at least one; null at the end. The sender is throttled meanwhile. */
   async next(): Promise<Uint8Array[] | null> {
     while (this.#queue.length === 0) {

@@ -29,6 +29,8 @@ export class RequestLog {
   #total = 0;
   #bytesIn = 0;
   #bytesOut = 0;
+  #durationMs = 0;
+  readonly #byStatus = new Map<number, number>();
 
   constructor(options: { entriesMax: number }) {
     this.#entriesMax = options.entriesMax;
@@ -48,6 +50,16 @@ export class RequestLog {
 
   get bytesOut(): number {
     return this.#bytesOut;
+  }
+
+  /** Sum of all requests. */
+  get durationMs(): number {
+    return this.#durationMs;
+  }
+
+  /** Number of requests. */
+  get byStatus(): ReadonlyMap<number, number> {
+    return this.#byStatus;
   }
 
   /** Counts only entries still in the log. */
@@ -71,12 +83,16 @@ export class RequestLog {
     this.#total = 0;
     this.#bytesIn = 0;
     this.#bytesOut = 0;
+    this.#durationMs = 0;
+    this.#byStatus.clear();
   }
 
   add(entry: RequestEntry): void {
     this.#total += 1;
     this.#bytesIn += entry.bytesIn;
     this.#bytesOut += entry.bytesOut;
+    this.#durationMs += entry.durationMs;
+    this.#byStatus.set(entry.status, (this.#byStatus.get(entry.status) ?? 0) + 1);
     this.#entries.push({ ...entry, path: front(entry.path), query: front(entry.query) });
     // Trim in batches: shifting an array per request would cost more than the request.
     if (this.#entries.length > this.#entriesMax * 2) this.#entries = this.#entries.slice(-this.#entriesMax);

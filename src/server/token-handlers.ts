@@ -1,12 +1,13 @@
+import type { EndpointKind } from '../protocol/endpoints.ts';
 import {
   decodeAppAuthorization,
   decodeAuthRequest,
   decodeTokenAuthRequest,
   encodeAuthorization,
 } from '../protocol/messages.ts';
-import type { IssuedToken } from './accounts.ts';
+import type { IssuedToken, Sender } from './accounts.ts';
 import { decodedOr400, type Exchange, rootOr400 } from './exchange.ts';
-import type { HandlerTable, Service } from './handler-table.ts';
+import type { Call, HandlerTable, Service } from './handler-table.ts';
 import { malformed, Refusal } from './refusal.ts';
 
 /** The two token endpoints (docs/service.md 3). */
@@ -21,15 +22,17 @@ export function tokenHandlers(service: Service): HandlerTable {
 
   return {
     appAuthorization: {
-      POST: async ({ exchange, endpoint }) => {
+      POST: async (call) => {
+        const { exchange, endpoint } = call;
         refuseMember(endpoint.token);
         const request = await exchange.decoded(decodeAppAuthorization);
-        const { secret } = await accounts.createRefreshToken(request, remoteOf(exchange));
+        const { secret } = await accounts.createRefreshToken(request, senderOf(call));
         await exchange.sendEmpty(201, { Location: documents.url({ kind: 'appAuthorization', token: secret }) });
       },
     },
     authorization: {
-      POST: async ({ exchange, endpoint }) => {
+      POST: async (call) => {
+        const { exchange, endpoint } = call;
         refuseMember(endpoint.token);
         const body = await exchange.document();
         switch (rootOr400(body)) {
@@ -41,7 +44,7 @@ export function tokenHandlers(service: Service): HandlerTable {
           }
           case 'authRequest': {
             const request = decodedOr400(body, decodeAuthRequest);
-            return sendAccessToken(exchange, await accounts.createAccessTokenByPassword(request, remoteOf(exchange)));
+            return sendAccessToken(exchange, await accounts.createAccessTokenByPassword(request, senderOf(call)));
           }
           default:
             throw malformed();
@@ -51,8 +54,8 @@ export function tokenHandlers(service: Service): HandlerTable {
   };
 }
 
-function remoteOf(exchange: Exchange): string {
-  return exchange.request.socket.remoteAddress ?? '';
+function senderOf({ exchange, network }: Call<EndpointKind>): Sender {
+  return { network, isGone: () => exchange.request.socket.destroyed };
 }
 
 /** A token can be neither read nor deleted. ASSUMED (docs/service.md 3.2) */

@@ -1,27 +1,83 @@
 import { Refusal } from './refusal.ts';
 
-/** Limits the concurrency of expensive work; first come, first served. */
+/** A party that waits for its turn. */
+export interface Waiter {
+  /** Parties take turns: one with many requests does not delay another. */
+  readonly party: string;
+  /** Whether nobody waits for the result any more. */
+  readonly isGone: () => boolean;
+}
+
+/** Limits the concurrency of expensive work: the parties in turn, the requests of a party in their order. */
 export class Turns {
   readonly #waitingMax: number;
-  readonly #waiting: (() => void)[] = [];
+  readonly #perPartyMax: number;
+  /** The next party first. */
+  readonly #queues = new Map<string, Entry[]>();
+  #waiting = 0;
   #free: number;
 
-  constructor(limits: { readonly atOnceMax: number; readonly waitingMax: number }) {
+  constructor(limits: { readonly atOnceMax: number; readonly waitingMax: number; readonly perPartyMax?: number }) {
     this.#free = limits.atOnceMax;
     this.#waitingMax = limits.waitingMax;
+    this.#perPartyMax = limits.perPartyMax ?? limits.waitingMax;
   }
 
-  /** @throws Refusal 503 if the queue is full. Disconnected clients stay in the queue, so only this limit bounds it. */
-  async inTurn<T>(work: () => Promise<T>): Promise<T> {
+  /**
+   * @throws Refusal 503 if too many wait. If the queue is full, the party with the most waiting requests loses its
+   * last one.
+   */
+  async inTurn<T>(work: () => Promise<T>, waiter: Waiter = ANYBODY): Promise<T> {
     if (this.#free > 0) this.#free--;
-    else if (this.#waiting.length >= this.#waitingMax) throw new Refusal(503, 'Busy', { 'Retry-After': '1' });
-    else await new Promise<void>((resolve) => void this.#waiting.push(resolve));
+    else await this.#turn(waiter);
     try {
       return await work();
     } finally {
-      const next = this.#waiting.shift();
-      if (next === undefined) this.#free++;
-      else next();
+      this.#next();
     }
   }
+
+  #turn(waiter: Waiter): Promise<void> {
+    return new Promise((resolve, reject) => {
+      const queue = this.#queues.get(waiter.party) ?? [];
+      if (queue.length >= this.#perPartyMax) return reject(busy());
+      this.#queues.set(waiter.party, queue);
+      queue.push({ resolve, reject, isGone: waiter.isGone });
+      this.#waiting += 1;
+      if (this.#waiting > this.#waitingMax) this.#longest().pop()?.reject(busy());
+    });
+  }
+
+  /** @returns its queue, with the last one counted as gone */
+  #longest(): Entry[] {
+    let longest: Entry[] = [];
+    for (const queue of this.#queues.values()) if (queue.length >= longest.length) longest = queue;
+    this.#waiting -= 1;
+    return longest;
+  }
+
+  #next(): void {
+    for (const [party, queue] of this.#queues) {
+      this.#queues.delete(party);
+      const entry = queue.shift();
+      if (queue.length > 0) this.#queues.set(party, queue);
+      if (entry === undefined) continue;
+      this.#waiting -= 1;
+      if (!entry.isGone()) return entry.resolve();
+      entry.reject(busy());
+    }
+    this.#free++;
+  }
+}
+
+interface Entry {
+  readonly resolve: () => void;
+  readonly reject: (refusal: Refusal) => void;
+  readonly isGone: () => boolean;
+}
+
+const ANYBODY: Waiter = { party: '', isGone: () => false };
+
+function busy(): Refusal {
+  return new Refusal(503, 'Busy', { 'Retry-After': '1' });
 }

@@ -1,13 +1,14 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock } from '../base/clock.ts';
 import { systemCodeOf } from '../base/errors.ts';
+import type { Accounts, Session } from './accounts.ts';
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
 import type { Database, FileRow, VersionRow } from './database.ts';
-import type { DiskReserve } from './disk-reserve.ts';
 import type { BodyOutcome, Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
 import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
+import type { Repository } from './repository.ts';
 import type { Sealer } from './sealer.ts';
 
 /**
@@ -22,23 +23,28 @@ export class Uploads {
   readonly #blobs: Blobs;
   readonly #histories: Histories;
   readonly #sealer: Sealer;
-  readonly #reserve: DiskReserve;
+  readonly #accounts: Accounts;
+  readonly #repository: Repository;
   readonly #clock: Clock;
   readonly #underWay = new Map<string, BlobWriter | null>();
+  /** Bytes that active uploads to an account have stored, but not recorded. */
+  readonly #arriving = new Map<string, number>();
 
   constructor(deps: {
     database: Database;
     blobs: Blobs;
     histories: Histories;
     sealer: Sealer;
-    reserve: DiskReserve;
+    accounts: Accounts;
+    repository: Repository;
     clock: Clock;
   }) {
     this.#database = deps.database;
     this.#blobs = deps.blobs;
     this.#sealer = deps.sealer;
+    this.#accounts = deps.accounts;
+    this.#repository = deps.repository;
     this.#histories = deps.histories;
-    this.#reserve = deps.reserve;
     this.#clock = deps.clock;
   }
 
@@ -50,18 +56,24 @@ export class Uploads {
   /**
    * Creates a version in one step. An interrupted upload leaves nothing. @throws Refusal 413, 507, 500 if it was cut
    */
-  async replaceData(file: FileRow, exchange: Exchange): Promise<VersionRow> {
-    const roomBytes = this.#room(file, 0, exchange);
+  async replaceData(session: Session, file: FileRow, exchange: Exchange): Promise<VersionRow> {
     const place = this.#histories.place();
+    const roomBytes = await this.#room(session, file, 0, exchange);
     const blob = this.#blobs.newName();
     const writer = this.#blobs.write(blob, 0);
+    const arriving = new Arriving(this.#arriving, file.uid);
     try {
-      const outcome = await this.#take(writer, roomBytes, exchange);
+      const outcome = await this.#take(writer, roomBytes, exchange, arriving);
       if (outcome === 'tooLong') throw overQuota();
       if (outcome !== 'complete') throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
       const finished = await writer.finish();
       const arrived = { blob, sizeBytes: writer.sizeBytes, ...finished };
-      const { version, dropped } = await this.#database.changeTogether(() => this.#histories.add(file, arrived, place));
+      const { version, dropped } = await this.#histories.withRoom(roomFor(session, file), () =>
+        this.#database.changeTogether(() => {
+          this.#checkStillAllowed(session, file);
+          return this.#histories.add(file, arrived, place);
+        }),
+      );
       await this.#blobs.remove(dropped);
       this.#sealer.add(version);
       return version;
@@ -70,6 +82,8 @@ export class Uploads {
       await writer.close().catch(() => {});
       await this.#blobs.remove([blob]);
       throw error;
+    } finally {
+      arriving.end();
     }
   }
 
@@ -78,22 +92,30 @@ export class Uploads {
    * @throws Refusal 404 if it was deleted meanwhile, 403 for a complete version, 416 if it holds another number of
    * bytes, 413, 507; bytes received before are kept
    */
-  async append(file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow> {
+  async append(
+    session: Session,
+    file: FileRow,
+    version: VersionRow,
+    offset: number,
+    exchange: Exchange,
+  ): Promise<VersionRow> {
     // ASSUMED (docs/service.md 7.5): the status. It is documented that a complete version never changes.
     if (version.complete) throw forbidden('The data of this version can not be replaced');
     const key = keyOf(version);
     if (this.#underWay.has(key)) throw wrongOffset(await this.storedBytes(version));
     this.#underWay.set(key, null);
     let writer: BlobWriter | null = null;
+    const arriving = new Arriving(this.#arriving, file.uid);
     try {
       const stored = (await this.#blobs.sizeBytes(version.blob)) ?? 0;
       if (offset !== stored) throw wrongOffset(stored);
-      const roomBytes = this.#room(file, offset, exchange);
+      const roomBytes = await this.#room(session, file, offset, exchange);
       if (version.lastModifiedMs < this.#clock.nowMs() - TOUCHED_AFTER_MS) await this.#touch(version);
       writer = this.#blobs.write(version.blob, offset, Math.min(offset, version.sizeBytes));
       this.#underWay.set(key, writer);
-      return await this.#receive(version, writer, roomBytes, exchange);
+      return await this.#receive({ session, file, version, writer, roomBytes, exchange, arriving });
     } finally {
+      arriving.end();
       // After success the writer is closed already. Otherwise an error is being thrown, and a second failure adds
       // nothing.
       await writer?.close().catch(() => {});
@@ -115,12 +137,12 @@ export class Uploads {
     } catch (error) {
       if (systemCodeOf(error) === 'ENOENT') throw error;
     }
-    this.#reserve.check(sizeBytes);
+    this.#database.reserve.check(sizeBytes);
     const writer = this.#blobs.write(to, 0);
     try {
       // The reader recycles its buffers; the writer keeps bytes while they are few.
       for await (const piece of this.#blobs.read(from, 0, sizeBytes))
-        await this.#reserve.spend(piece.byteLength, () => writer.write([Buffer.from(piece)]));
+        await this.#database.reserve.spend(piece.byteLength, () => writer.write([Buffer.from(piece)]));
       return (await writer.finish()).bytes;
     } catch (error) {
       await writer.close().catch(() => {});
@@ -139,8 +161,17 @@ export class Uploads {
     return this.#underWay.size;
   }
 
-  async #receive(version: VersionRow, writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<VersionRow> {
-    const outcome = await this.#take(writer, roomBytes, exchange).catch(async (error) => {
+  async #receive(upload: {
+    readonly session: Session;
+    readonly file: FileRow;
+    readonly version: VersionRow;
+    readonly writer: BlobWriter;
+    readonly roomBytes: number;
+    readonly exchange: Exchange;
+    readonly arriving: Arriving;
+  }): Promise<VersionRow> {
+    const { session, file, version, writer, roomBytes, exchange, arriving } = upload;
+    const outcome = await this.#take(writer, roomBytes, exchange, arriving).catch(async (error) => {
       await this.#keepWhatArrived(version, writer);
       throw error;
     });
@@ -154,8 +185,11 @@ export class Uploads {
     }
     const finished = await writer.finish();
     const arrived = { blob: version.blob, sizeBytes: writer.sizeBytes, ...finished };
-    const { version: complete, dropped } = await this.#database.changeTogether(() =>
-      this.#histories.complete(version, arrived),
+    const { version: complete, dropped } = await this.#histories.withRoom(roomFor(session, file), () =>
+      this.#database.changeTogether(() => {
+        this.#checkStillAllowed(session, file);
+        return this.#histories.complete(version, arrived);
+      }),
     );
     await this.#blobs.remove(dropped);
     this.#sealer.add(complete);
@@ -179,23 +213,73 @@ export class Uploads {
     await this.#database.changeTogether(() => this.#histories.recordProgress(version, version.sizeBytes));
   }
 
-  #take(writer: BlobWriter, roomBytes: number, exchange: Exchange): Promise<BodyOutcome> {
+  /** Permission and sign-in may have been withdrawn while the bytes arrived. @throws Refusal 401, 403, 404 */
+  #checkStillAllowed(session: Session, file: FileRow): void {
+    this.#accounts.checkCurrent(session);
+    this.#repository.file(session.uid, file, 'write');
+  }
+
+  #take(writer: BlobWriter, roomBytes: number, exchange: Exchange, arriving: Arriving): Promise<BodyOutcome> {
     return exchange.receive((chunks) => {
       const bytes = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
-      return this.#reserve.spend(bytes, () => writer.write(chunks));
+      arriving.add(bytes);
+      if (this.#storedRoom(arriving.uid) < 0) throw overQuota();
+      return this.#database.reserve.spend(bytes, () => writer.write(chunks));
     }, roomBytes);
   }
 
   /** Maximum number of bytes after `offset`. @throws Refusal 413 or 507 if more are announced */
-  #room(file: FileRow, offset: number, exchange: Exchange): number {
+  async #room(session: Session, file: FileRow, offset: number, exchange: Exchange): Promise<number> {
     const announced = exchange.contentLength ?? 0;
-    const roomBytes = this.#histories.roomBytes(file) - offset;
-    if (announced > roomBytes) throw overQuota();
-    this.#reserve.check(announced);
-    return roomBytes;
+    const quotaBytes = this.#histories.roomBytes(file) - offset;
+    if (announced > quotaBytes) throw overQuota();
+    this.#database.reserve.check(announced);
+    // A body of unknown length finds some room, as far as a history can give it.
+    const wanted = exchange.contentLength ?? Math.min(quotaBytes, UNKNOWN_BYTES);
+    if (wanted > this.#storedRoom(file.uid)) await this.#histories.makeRoom(roomFor(session, file), wanted);
+    const storedBytes = this.#storedRoom(file.uid);
+    if (announced > storedBytes) throw overQuota();
+    return Math.min(quotaBytes, Math.max(0, storedBytes));
+  }
+
+  /** Bytes that the account may store beyond those stored and arriving. */
+  #storedRoom(uid: string): number {
+    return this.#histories.spareBytes(uid) - (this.#arriving.get(uid) ?? 0);
   }
 }
 
+/** The bytes of one active upload, until they are recorded. */
+class Arriving {
+  readonly uid: string;
+  readonly #all: Map<string, number>;
+  #bytes = 0;
+
+  /** @param all bytes by account */
+  constructor(all: Map<string, number>, uid: string) {
+    this.#all = all;
+    this.uid = uid;
+  }
+
+  add(bytes: number): void {
+    this.#bytes += bytes;
+    this.#all.set(this.uid, (this.#all.get(this.uid) ?? 0) + bytes);
+  }
+
+  end(): void {
+    const left = (this.#all.get(this.uid) ?? 0) - this.#bytes;
+    this.#bytes = 0;
+    if (left > 0) this.#all.set(this.uid, left);
+    else this.#all.delete(this.uid);
+  }
+}
+
+/** A receiver of a share drops only old versions of the file that he saves. */
+export function roomFor(session: Session, file: FileRow): { uid: string; file?: string } {
+  return session.uid === file.uid ? { uid: file.uid } : { uid: file.uid, file: file.local };
+}
+
+/** Room that a history gives to a body of unknown length. */
+const UNKNOWN_BYTES = 64 * 1024 * 1024;
 /** Uploads resumed sooner are not worth a commit. */
 const TOUCHED_AFTER_MS = 3600_000;
 

@@ -93,6 +93,8 @@ const ROWS: Readonly<Record<CommandName, Row>> = {
   'serve user add': always(['usage', 'no password'], 'PATH'),
   'serve user list': always(DONE),
   'serve user quota': always(['usage', 'there is no user'], 'PATH', '1GiB'),
+  'serve user password': always(['usage', 'there is no user'], 'PATH'),
+  'serve user remove': always(['usage', 'repeat it with --yes'], 'PATH'),
   'serve user revoke-tokens': always(['usage', 'there is no user'], 'PATH'),
   'serve key add': always(['usage', 'there is no user'], 'PATH'),
   'serve key revoke': always(['usage', 'there is no key'], 'PATH'),

@@ -1,4 +1,14 @@
-import { mkdtempSync, readdirSync, readlinkSync, rmSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import { tmpdir } from 'node:os';
@@ -91,4 +101,23 @@ test('a file system without hard links takes a database as well', async () => {
   const again = Database.open(directory);
   expect(again.meta.get('schema')).toBe(1);
   await again.close();
+});
+
+test.each(['service.mdb', 'service.mdb-lock'])('a symbolic link called %s is refused, and its target stays', (name) => {
+  const target = join(directory, 'target');
+  writeFileSync(target, 'x'.repeat(20_000), { mode: 0o644 });
+  symlinkSync(target, join(directory, name));
+
+  expect(() => Database.open(directory)).toThrow('is not a regular file');
+
+  expect(readFileSync(target, 'utf8')).toBe('x'.repeat(20_000));
+  expect(statSync(target).mode & 0o777).toBe(0o644);
+});
+
+test.each([0o777, 0o1777, 0o770])('a data directory of mode %o is refused: others may write to it', async (mode) => {
+  chmodSync(directory, mode);
+
+  expect(() => Database.open(directory)).toThrow('chmod go-w');
+  await expect(ReferenceServer.open({ dataDirectory: directory })).rejects.toThrow('chmod go-w');
+  expect(readdirSync(directory)).toEqual([]);
 });

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { exitCode } from '../../src/mount/exit-codes.ts';
-import { lockData } from '../../src/server/data-lock.ts';
+import { abstractName, lockData } from '../../src/server/data-lock.ts';
 import { showRunning } from '../../src/server/running-mark.ts';
 
 /** One server per directory, also where they share nothing but that (docs/service.md 1). */
@@ -106,4 +106,40 @@ test('a server whose mark alone is seen is not joined', async () => {
 
   await remove?.();
   await (await lockData(directory))();
+});
+
+const SQUATTER = `
+require('node:net').createServer().listen('\\0' + process.argv[1], () => console.log('listens'));
+`;
+
+/** A process that holds the name of the directory. @param uid of its user */
+async function squatter(uid: number): Promise<ChildProcess> {
+  const child = spawn(process.execPath, ['-e', SQUATTER, abstractName(directory)], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    cwd: '/',
+    uid,
+  });
+  await once(child.stdout as NodeJS.ReadableStream, 'data');
+  return child;
+}
+
+test.skipIf(process.getuid?.() !== 0)(
+  'another user who holds the name keeps no server from starting (needs: root)',
+  async () => {
+    const stranger = await squatter(65_534);
+
+    const unlock = await lockData(directory);
+    await expect(lockData(directory)).rejects.toThrow('another server runs');
+    await unlock();
+
+    stranger.kill('SIGKILL');
+  },
+);
+
+test('a process of the same user that holds the name is another server', async () => {
+  const server = await squatter(process.getuid?.() ?? 0);
+
+  await expect(lockData(directory)).rejects.toThrow('another server runs');
+
+  server.kill('SIGKILL');
 });

@@ -73,7 +73,9 @@ test('what waits when the database closes is committed; a commit that fails is t
 test('on a disk without room a change is refused before LMDB writes a page, and works again when there is some', async () => {
   await database.close();
   let freeBytes: number | null = null;
-  database = Database.open(directory, () => freeBytes ?? Number.POSITIVE_INFINITY);
+  database = Database.open(directory, {
+    disk: { totalBytes: Number.POSITIVE_INFINITY, freeBytes: () => freeBytes ?? Number.POSITIVE_INFINITY },
+  });
   const before = commits();
   freeBytes = 100_000;
 

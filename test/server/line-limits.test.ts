@@ -42,23 +42,43 @@ async function line(): Promise<{ socket: Socket; ended: Promise<string> }> {
 
 const REQUEST = 'GET /user HTTP/1.1\r\nHost: x\r\n\r\n';
 
-test('a line too many is ended at once; the others go on, and one that ends makes room', async () => {
-  await open({ connectionsMax: 2 });
-  const [first, second] = [await line(), await line()];
-  await until(() => server.connections === 2);
-
-  const third = await line();
-  third.socket.write(REQUEST);
-
-  expect(await third.ended).toBe('');
-  first.socket.write(REQUEST);
-  expect(String(await once(first.socket, 'data'))).toMatch(/^HTTP\/1.1 401 /);
-  second.socket.destroy();
+test('beyond the limit a new line takes the place of the oldest without a token, never of a signed-in one', async () => {
+  await open({ connectionsMax: 4 });
+  const { client } = await signUp(server, 'a@example.com');
+  const signedIn = await line();
+  signedIn.socket.write(REQUEST.replace('\r\n\r\n', `\r\nAuthorization: ${client.token}\r\n\r\n`));
+  expect(String(await once(signedIn.socket, 'data'))).toMatch(/^HTTP\/1.1 200 /);
   await until(() => server.connections === 1);
-  const fourth = await line();
-  fourth.socket.write(REQUEST.replace('\r\n\r\n', '\r\nConnection: close\r\n\r\n'));
-  expect(await fourth.ended).toMatch(/^HTTP\/1.1 401 /);
-  first.socket.destroy();
+
+  const [first, second] = [await line(), await line()];
+  expect(await first.ended).toBe('');
+
+  second.socket.write(REQUEST);
+  expect(String(await once(second.socket, 'data'))).toMatch(/^HTTP\/1.1 401 /);
+  signedIn.socket.write(REQUEST.replace('\r\n\r\n', `\r\nAuthorization: ${client.token}\r\n\r\n`));
+  expect(String(await once(signedIn.socket, 'data'))).toMatch(/^HTTP\/1.1 200 /);
+  signedIn.socket.destroy();
+  second.socket.destroy();
+});
+
+test('an account has at most a quarter of the lines; its further ones get 503', async () => {
+  await open({ connectionsMax: 8 });
+  const { client } = await signUp(server, 'a@example.com');
+  const other = await signUp(server, 'b@example.com');
+  await until(() => server.connections === 0);
+  const request = REQUEST.replace('\r\n\r\n', `\r\nAuthorization: ${client.token}\r\n\r\n`);
+  const answers: string[] = [];
+  const sockets: Socket[] = [];
+  for (let nth = 0; nth < 3; nth += 1) {
+    const { socket } = await line();
+    socket.write(request);
+    answers.push(String(await once(socket, 'data')).slice(0, 12));
+    sockets.push(socket);
+  }
+
+  expect(answers).toEqual(['HTTP/1.1 200', 'HTTP/1.1 200', 'HTTP/1.1 503']);
+  expect((await other.client.get('/user')).status).toBe(200);
+  for (const socket of sockets) socket.destroy();
 });
 
 test('a line on which nothing moves is ended, and what came of an upload is kept', async () => {

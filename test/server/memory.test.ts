@@ -61,11 +61,12 @@ test('a wrong sign-in is remembered without its name', async () => {
   const database = Database.open(directory);
   const accounts = new Accounts({ database, clock: systemClock, accessTokenMs: 1, acceptAnyKeys: false });
   const keys = { accessKeyId: '', privateAccessKey: '' };
+  const sender = { network: '127.0.0.1', isGone: () => false };
 
   const bytes = await growth(async () => {
     for (let n = 0; n < 12; n++) {
       const request = { username: longText(900_000, n), password: 'wrong', ...keys };
-      await expect(accounts.createAccessTokenByPassword(request, '127.0.0.1')).rejects.toThrow('Authorization');
+      await expect(accounts.createAccessTokenByPassword(request, sender)).rejects.toThrow('Authorization');
     }
   });
   await database.close();

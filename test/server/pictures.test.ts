@@ -134,6 +134,17 @@ describe.skipIf(missing !== null)(titled('the document of a file', missing), () 
     expect(await imageOf(`p.${format}`, data, `image/${format}`)).toEqual({ width: 30, height: 20, rotation });
   });
 
+  test('a picture of more than 25 megapixels is not scaled', async () => {
+    const plain = { width: 5100, height: 5000, channels: 3, background: 'red' };
+    const data = await sharp({ create: plain }).jpeg().toBuffer();
+    const file = await user.client.createFilled(user.folder('2'), 'huge.jpg', data, 'image/jpeg');
+
+    const { status } = await user.client.get(`${file}/data`, { Accept: 'image/jpeg; pxmax=10; pymax=10' });
+
+    expect(status).toBe(406);
+    expect((await user.client.get(file)).status).toBe(200);
+  });
+
   test('says nothing of one that is none', async () => {
     const data = await picture('png', 1);
 

@@ -28,7 +28,7 @@ export async function withAdministration(
 export async function addUser(deps: AdministerDeps, email: string): Promise<void> {
   const { administration, given, context } = deps;
   const [nickname, quota] = [given.text('--nickname'), given.bytes('--quota')];
-  await administration.addUser(email, await passwordOf(deps), {
+  await administration.addUser(email, await passwordOf(deps, 'password of the new account'), {
     ...(nickname === null ? {} : { nickname }),
     ...(quota === null ? {} : { quotaBytes: quota }),
   });
@@ -45,16 +45,22 @@ export async function addUser(deps: AdministerDeps, email: string): Promise<void
   for (const [name, value] of Object.entries(lines)) context.print(`${name}=${value}\n`);
 }
 
+/** `cfs serve user password`. */
+export async function changePassword(deps: AdministerDeps, email: string): Promise<void> {
+  await deps.administration.setPassword(email, await passwordOf(deps, `new password of ${email}`));
+  deps.context.print(`the password of ${email} is changed; it is signed out everywhere\n`);
+}
+
 const APPLICATION = 'cfs-mount';
 
 /** Never from the command line: other users of the machine can read that. */
-async function passwordOf({ given, context }: AdministerDeps): Promise<string> {
+async function passwordOf({ given, context }: AdministerDeps, question: string): Promise<string> {
   if (given.has('--password-stdin')) return firstLine(await standardInput());
   const known = context.env.CFS_PASSWORD;
   if (known !== undefined && known !== '') return known;
   const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
   if (prompt === null) throw new UsageError('no password: set CFS_PASSWORD or use --password-stdin');
-  return prompt.ask('password of the new account', { hidden: true });
+  return prompt.ask(question, { hidden: true });
 }
 
 async function standardInput(): Promise<string> {

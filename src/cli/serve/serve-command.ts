@@ -5,6 +5,7 @@ import type { LogLevel } from '../../base/log-level.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { FaultRule } from '../../server/fault-plan.ts';
+import { HOLDING_LIMITS } from '../../server/holdings.ts';
 import { checkBlobs } from '../../server/housekeeping.ts';
 import { isSharpInstalled, pictureCommand } from '../../server/picture-library.ts';
 import { openParts, ReferenceServer, type ReferenceServerOptions } from '../../server/reference-server.ts';
@@ -22,6 +23,12 @@ export interface ServeFlags {
   readonly uniqueNames: boolean;
   readonly foldCase: boolean;
   readonly pageMax: number | null;
+  readonly storageFactor: number | null;
+  readonly entriesMax: number | null;
+  readonly unfinishedMax: number | null;
+  readonly connectionsMax: number | null;
+  readonly trustedProxy: string | null;
+  readonly adminListen: string | null;
   readonly acceptAnyKeys: boolean;
   readonly faultFile: string | null;
   readonly latencyMs: number;
@@ -43,6 +50,12 @@ export function serveFlags(given: Invocation): ServeFlags {
     uniqueNames: given.has('--unique-names'),
     foldCase: given.has('--fold-case'),
     pageMax: given.whole('--page-max'),
+    storageFactor: given.whole('--storage-factor'),
+    entriesMax: given.whole('--entries-max'),
+    unfinishedMax: given.whole('--unfinished-max'),
+    connectionsMax: given.whole('--connections-max'),
+    trustedProxy: given.text('--trusted-proxy'),
+    adminListen: given.text('--admin-listen'),
     acceptAnyKeys: given.has('--accept-any-keys'),
     faultFile: given.text('--fault-file'),
     latencyMs: given.duration('--latency') ?? 0,
@@ -74,6 +87,7 @@ export async function runServer(dataDirectory: string, flags: ServeFlags, contex
   // Without one the terminal's end is the server's, as of any program. Node does not leave it to nohup(1), which is known by where the output goes.
   else if (!process.stdout.isTTY && !process.stderr.isTTY) process.on('SIGHUP', () => {});
   context.print(`listening on ${server.origin}\n`);
+  if (server.adminOrigin !== null) context.print(`health and metrics on ${server.adminOrigin}\n`);
   const hint = flags.publicOrigin === null ? addressHint(server.origin) : null;
   if (hint !== null) context.print(`${hint}\n`);
   if (!isSharpInstalled())
@@ -133,7 +147,7 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
   if ((tlsCert === null) !== (tlsKey === null)) throw new UsageError('--tls-cert and --tls-key must be used together');
   return {
     dataDirectory,
-    listen: addressOf(flags.listen),
+    listen: addressOf(flags.listen, '--listen'),
     ...(tlsCert === null || tlsKey === null
       ? {}
       : { tls: { certificate: textOf(tlsCert, '--tls-cert'), key: textOf(tlsKey, '--tls-key') } }),
@@ -144,6 +158,15 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
     uniqueNames: flags.uniqueNames,
     foldCase: flags.foldCase,
     ...(flags.pageMax === null ? {} : { pageMax: Math.max(1, flags.pageMax) }),
+    limits: {
+      ...HOLDING_LIMITS,
+      storageFactor: Math.max(2, flags.storageFactor ?? HOLDING_LIMITS.storageFactor),
+      entriesMax: flags.entriesMax ?? HOLDING_LIMITS.entriesMax,
+      unfinishedMax: Math.max(1, flags.unfinishedMax ?? HOLDING_LIMITS.unfinishedMax),
+    },
+    ...(flags.connectionsMax === null ? {} : { connectionsMax: Math.max(4, flags.connectionsMax) }),
+    trustedProxies: flags.trustedProxy?.split(',').map((entry) => entry.trim()) ?? [],
+    ...(flags.adminListen === null ? {} : { adminListen: addressOf(flags.adminListen, '--admin-listen') }),
     acceptAnyKeys: flags.acceptAnyKeys,
     ...(flags.faultFile === null ? {} : { faults: faultsOf(flags.faultFile) }),
     latencyMs: flags.latencyMs,
@@ -159,11 +182,11 @@ function publicOriginOf(text: string): string {
 }
 
 /** `host`, `host:port`, `:port`, `port`; IPv6 in brackets. */
-function addressOf(text: string): { host?: string; port?: number } {
+function addressOf(text: string, flag: string): { host?: string; port?: number } {
   const match = /^(?:(\[[0-9a-f:.]+\]|[^:[\]]*[^:[\]\d][^:[\]]*|\d+\.\d+\.\d+\.\d+)?)(?::?(\d{1,5}))?$/i.exec(text);
   const port = match?.[2] === undefined ? undefined : Number(match[2]);
   if (match === null || text === '' || (port ?? 0) > 65_535)
-    throw new UsageError(`--listen: "${visible(text)}" is not HOST:PORT`);
+    throw new UsageError(`${flag}: "${visible(text)}" is not HOST:PORT`);
   const host = match[1]?.replace(/^\[|\]$/g, '');
   return { ...(host === undefined || host === '' ? {} : { host }), ...(port === undefined ? {} : { port }) };
 }

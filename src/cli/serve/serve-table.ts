@@ -38,7 +38,31 @@ export const SERVE_COMMANDS = [
       },
       toggle('--unique-names', 'reject duplicate names in one folder'),
       toggle('--fold-case', 'reject names that differ only in case'),
-      { flag: '--page-max', placeholder: '<n>', help: 'maximum number of entries on one page of a listing' },
+      {
+        flag: '--page-max',
+        placeholder: '<n>',
+        default: '1000',
+        help: 'maximum number of entries on one page of a listing',
+      },
+      {
+        flag: '--storage-factor',
+        placeholder: '<n>',
+        default: '10',
+        help: 'everything an account stores, with old versions and unfinished uploads, as a multiple of its quota',
+      },
+      { flag: '--entries-max', placeholder: '<n>', default: '1000000', help: 'files and folders of an account' },
+      { flag: '--unfinished-max', placeholder: '<n>', default: '1000', help: 'unfinished uploads of an account' },
+      { flag: '--connections-max', placeholder: '<n>', default: '1000', help: 'open connections' },
+      {
+        flag: '--trusted-proxy',
+        placeholder: '<addresses>',
+        help: 'addresses or networks of proxies whose X-Forwarded-For is believed, separated by commas',
+      },
+      {
+        flag: '--admin-listen',
+        placeholder: '<host:port>',
+        help: 'answer /healthz and /metrics (Prometheus) on this address; a port alone means loopback',
+      },
       toggle('--accept-any-keys', 'accept any application, for clients with built-in keys'),
       {
         flag: '--fault-file',
@@ -87,6 +111,20 @@ export const SERVE_COMMANDS = [
     summary: 'set the storage quota of an account',
     args: [argument('email', 'the account', null), argument('bytes', 'the quota, such as 20GiB', null)],
     flags: [DATA],
+    isAdministration: true,
+  },
+  {
+    name: 'serve user password',
+    summary: 'change a password and sign the account out everywhere; asks for it unless CFS_PASSWORD is set',
+    args: [argument('email', 'the account', null)],
+    flags: [DATA, toggle('--password-stdin', 'read the password from standard input')],
+    isAdministration: true,
+  },
+  {
+    name: 'serve user remove',
+    summary: 'remove an account with all its files and versions',
+    args: [argument('email', 'the account', null)],
+    flags: [DATA, toggle('--yes', 'confirm that its data are deleted permanently')],
     isAdministration: true,
   },
   {

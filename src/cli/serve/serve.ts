@@ -31,6 +31,15 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
     administration.setQuota(given.required(0), quotaBytes);
     context.print(`${given.required(0)} has a quota of ${formatBytes(quotaBytes)}\n`);
   }),
+  'serve user password': administer(async (deps) =>
+    (await import('./serve-administration.ts')).changePassword(deps, deps.given.required(0)),
+  ),
+  'serve user remove': administer(async ({ administration, given, context }) => {
+    if (!given.has('--yes'))
+      throw new UsageError(`this deletes all files and versions of ${given.required(0)}: repeat it with --yes`);
+    await administration.removeUser(given.required(0));
+    context.print(`${given.required(0)} is removed\n`);
+  }),
   'serve user revoke-tokens': administer(({ administration, given, context }) => {
     context.print(`${administration.revokeTokens(given.required(0))} tokens revoked\n`);
   }),

@@ -1,0 +1,43 @@
+import type { Metric } from './admin-server.ts';
+import type { Lines } from './lines.ts';
+import type { RequestLog } from './request-log.ts';
+import type { Parts } from './server-parts.ts';
+
+/** The metrics of a server, for `/metrics`. */
+export function serverMetrics(
+  { database, uploads }: Pick<Parts, 'database' | 'uploads'>,
+  requests: RequestLog,
+  lines: Lines,
+): readonly Metric[] {
+  const freeBytes = database.reserve.freeBytes();
+  const one = (value: number): ReadonlyMap<string, number> => new Map([['', value]]);
+  const metric = (type: Metric['type'], name: string, help: string, samples: ReadonlyMap<string, number>): Metric => ({
+    name: `cfs_serve_${name}`,
+    help,
+    type,
+    samples,
+  });
+  const byStatus = new Map([...requests.byStatus].map(([status, count]) => [`{status="${status}"}`, count]));
+  return [
+    metric('counter', 'requests_total', 'Requests by status; 0 for none sent.', byStatus),
+    metric('counter', 'request_seconds_total', 'Duration of all requests.', one(requests.durationMs / 1000)),
+    metric('counter', 'received_bytes_total', 'Bytes of request bodies.', one(requests.bytesIn)),
+    metric('counter', 'sent_bytes_total', 'Bytes of response bodies.', one(requests.bytesOut)),
+    metric('gauge', 'connections', 'Open connections.', one(lines.size)),
+    metric('gauge', 'waiting_requests', 'Requests that wait behind others of their connection.', one(lines.waiting)),
+    metric('gauge', 'active_uploads', 'Versions being written.', one(uploads.underWay)),
+    metric('gauge', 'accounts', 'Accounts.', one(database.users.getCount())),
+    metric('gauge', 'resident_bytes', 'Memory of the process.', one(process.memoryUsage.rss())),
+    ...(freeBytes === null
+      ? []
+      : [
+          metric('gauge', 'disk_free_bytes', 'Free bytes of the disk of the data.', one(freeBytes)),
+          metric(
+            'gauge',
+            'disk_spare_bytes',
+            'Free bytes that uploads and creations may use; the rest is for deletions, sign-ins and administration.',
+            one(database.reserve.spareBytes(freeBytes)),
+          ),
+        ]),
+  ];
+}

@@ -1,0 +1,95 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import { signUp, type TestUser, texts } from './raw-client.ts';
+import { until } from './until.ts';
+
+/** Senders that are slower than every line. The half minutes pass when the test says so. */
+
+let directory: string;
+let server: ReferenceServer;
+let user: TestUser;
+let due: Set<() => void>;
+
+const clock: Clock = {
+  ...systemClock,
+  after: (ms, callback) => {
+    if (ms !== 30_000) return systemClock.after(ms, callback);
+    due.add(callback);
+    return () => due.delete(callback);
+  },
+};
+
+beforeEach(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-slow-'));
+  due = new Set();
+  server = await ReferenceServer.open({ dataDirectory: directory, clock });
+  user = await signUp(server, 'a@example.com');
+});
+
+afterEach(async () => {
+  await server.close();
+  rmSync(directory, { recursive: true });
+});
+
+function passHalfAMinute(): void {
+  const now = [...due];
+  due.clear();
+  for (const callback of now) callback();
+}
+
+async function begin(head: string, front: string): Promise<{ socket: Socket; ended: Promise<unknown> }> {
+  const socket = connect(server.port, '127.0.0.1');
+  socket.on('error', () => {});
+  const ended = new Promise((resolve) => socket.on('close', resolve));
+  await once(socket, 'connect');
+  const before = server.bytesArrived;
+  socket.write(`${head}\r\nHost: x\r\n\r\n${front}`);
+  await until(() => server.bytesArrived > before + front.length);
+  socket.resume();
+  return { socket, ended };
+}
+
+test('a document that takes longer than half a minute ends, and an upload with less than 20 bytes per second', async () => {
+  const file = await user.client.createFile(user.folder('2'), 'file');
+  const version = (await user.client.send('POST', `${file}/version`)).headers.location as string;
+  const path = new URL(version).pathname;
+  const document = await begin('POST /authorization HTTP/1.1\r\nContent-Length: 200000', '<'.repeat(50_000));
+  const upload = await begin(
+    `PUT ${path}/data HTTP/1.1\r\nAuthorization: ${user.client.token}\r\nContent-Length: 200000`,
+    'x'.repeat(599),
+  );
+  await until(() => server.uploadsUnderWay === 1 && due.size === 3);
+
+  passHalfAMinute();
+
+  await document.ended;
+  await upload.ended;
+  await until(() => server.uploadsUnderWay === 0);
+  expect(texts((await user.client.get(version)).text, 'storedSize')).toEqual(['599']);
+});
+
+test('an upload with 20 bytes per second goes on, minute after minute', async () => {
+  const file = await user.client.createFile(user.folder('2'), 'file');
+  const version = (await user.client.send('POST', `${file}/version`)).headers.location as string;
+  const upload = await begin(
+    `PUT ${new URL(version).pathname}/data HTTP/1.1\r\nAuthorization: ${user.client.token}\r\nContent-Length: 3000`,
+    'x'.repeat(600),
+  );
+  await until(() => server.uploadsUnderWay === 1);
+  for (let nth = 2; nth <= 4; nth += 1) {
+    const stored = String(600 * (nth - 1));
+    await until(async () => texts((await user.client.get(version)).text, 'storedSize')[0] === stored);
+    passHalfAMinute();
+    upload.socket.write('x'.repeat(600));
+  }
+  upload.socket.write('x'.repeat(600));
+
+  await until(async () => texts((await user.client.get(version)).text, 'size')[0] === '3000');
+  upload.socket.destroy();
+});
