@@ -349,8 +349,8 @@ async function serve() {
   const [username, password] = ['bench@example.com', 'bench'];
   await server.administration.addUser(username, password, { quotaBytes: 1024 ** 4 });
   const keys = {
-    application: server.administration.addApplication('bench'),
-    ...server.administration.addKeyPair(username),
+    application: await server.administration.addApplication('bench'),
+    ...(await server.administration.addKeyPair(username)),
   };
   process.send?.({ origin: server.origin, keys, username, password });
   let peak = 0;

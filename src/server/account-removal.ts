@@ -1,6 +1,7 @@
 import type { Key, RangeOptions } from 'lmdb';
 import type { Blobs } from './blobs.ts';
-import { type Database, TEXT_END } from './database.ts';
+import type { Database } from './database.ts';
+import { TEXT_END } from './rows.ts';
 
 /** Rows that one change deletes. */
 const PIECE_ROWS = 500;

@@ -2,9 +2,10 @@ import { createHash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Clock } from '../base/clock.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
-import type { Database, KeyPairRow, PasswordHash, UserRow } from './database.ts';
+import type { Database } from './database.ts';
 import { type GuessCounter, PasswordGuesses } from './password-guesses.ts';
 import { unauthorized } from './refusal.ts';
+import type { KeyPairRow, PasswordHash, UserRow } from './rows.ts';
 import { Turns } from './turns.ts';
 
 /** The authenticated user of a request. */

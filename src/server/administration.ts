@@ -4,9 +4,11 @@ import { UsageError } from '../base/errors.ts';
 import { removeAccountData } from './account-removal.ts';
 import { hashPassword, newKeyPair } from './accounts.ts';
 import type { Blobs } from './blobs.ts';
-import type { Database, UserRow } from './database.ts';
+import type { Database } from './database.ts';
 import { randomSuffix } from './random-suffix.ts';
 import type { Repository } from './repository.ts';
+import type { UserRow } from './rows.ts';
+import type { AdministrationRules } from './rules.ts';
 
 /** Result of `addKeyPair`: the private key is shown only once. */
 export interface KeyPair {
@@ -27,7 +29,7 @@ export interface UserSummary {
  * The functions of the service's developer console and sign-up page: users, applications, keys, shares. Works on the
  * data directory, even while a server runs on it. Every mistake is a UsageError of one sentence.
  */
-export class Administration {
+export class Administration implements AdministrationRules {
   readonly #database: Database;
   readonly #repository: Repository;
   readonly #blobs: Blobs;
@@ -77,7 +79,7 @@ export class Administration {
     const hash = await hashPassword(password);
     this.#database.change(() => {
       this.#changeUser(email, (row) => ({ ...row, password: hash }));
-      this.revokeTokens(email);
+      this.#signOut(this.#user(email));
     });
   }
 
@@ -87,8 +89,9 @@ export class Administration {
    */
   async removeUser(email: string): Promise<void> {
     const uid = this.#database.change(() => {
-      const { uid, email: address } = this.#user(email);
-      this.revokeTokens(email);
+      const user = this.#user(email);
+      const { uid, email: address } = user;
+      this.#signOut(user);
       for (const { key, value } of [...this.#database.keyPairs.getRange({})])
         if (value.uid === uid) void this.#database.keyPairs.remove(key);
       for (const [receiver, owner, folder] of [...this.#database.shares.getKeys({})]) {
@@ -104,11 +107,11 @@ export class Administration {
     await removeAccountData(this.#database, this.#blobs, uid);
   }
 
-  setQuota(email: string, quotaBytes: number): void {
+  async setQuota(email: string, quotaBytes: number): Promise<void> {
     this.#changeUser(email, (row) => ({ ...row, quotaBytes }));
   }
 
-  users(): UserSummary[] {
+  async users(): Promise<UserSummary[]> {
     const keys = [...this.#database.keyPairs.getRange({})].map(({ value }) => value);
     return [...this.#database.users.getRange({})].map(({ value: { uid, email, nickname, quotaBytes } }) => ({
       userId: uid,
@@ -121,7 +124,7 @@ export class Administration {
   }
 
   /** @returns its id, `/sc/<uid>/<n>_<n>` */
-  addApplication(name: string, options: { owner?: string } = {}): string {
+  async addApplication(name: string, options: { owner?: string } = {}): Promise<string> {
     return this.#database.change(() => {
       const uid = options.owner === undefined ? HOUSE_UID : this.#user(options.owner).uid;
       const id = `/sc/${uid}/${this.#database.nextNumber()}_${randomInt(2 ** 32)}`;
@@ -131,7 +134,7 @@ export class Administration {
   }
 
   /** A disabled application gets no new tokens; its access tokens expire within the hour. */
-  setApplicationEnabled(id: string, enabled: boolean): void {
+  async setApplicationEnabled(id: string, enabled: boolean): Promise<void> {
     this.#database.change(() => {
       const row = this.#database.applications.get(id);
       if (row === undefined) throw new UsageError(`there is no application ${id}`);
@@ -139,12 +142,12 @@ export class Administration {
     });
   }
 
-  applications(): { id: string; name: string; enabled: boolean }[] {
+  async applications(): Promise<{ id: string; name: string; enabled: boolean }[]> {
     return [...this.#database.applications.getRange({})].map(({ value }) => value);
   }
 
   /** @throws UsageError above ten pairs (docs/service.md 3.1) */
-  addKeyPair(email: string): KeyPair {
+  async addKeyPair(email: string): Promise<KeyPair> {
     return this.#database.change(() => {
       const { uid } = this.#user(email);
       const count = [...this.#database.keyPairs.getRange({})].filter(({ value }) => value.uid === uid).length;
@@ -156,7 +159,7 @@ export class Administration {
     });
   }
 
-  revokeKeyPair(accessKeyId: string): void {
+  async revokeKeyPair(accessKeyId: string): Promise<void> {
     this.#database.change(() => {
       if (this.#database.keyPairs.get(accessKeyId) === undefined)
         throw new UsageError(`there is no key ${accessKeyId}`);
@@ -165,18 +168,12 @@ export class Administration {
   }
 
   /** Revokes all refresh tokens of a user, and with them all access tokens. @returns how many */
-  revokeTokens(email: string): number {
-    return this.#database.change(() => {
-      const user = this.#user(email);
-      const { uid } = user;
-      void this.#database.users.put(uid, { ...user, signOuts: (user.signOuts ?? 0) + 1 });
-      this.#database.removeTokens(uid, 'access');
-      return this.#database.removeTokens(uid, 'refresh');
-    });
+  async revokeTokens(email: string): Promise<number> {
+    return this.#database.change(() => this.#signOut(this.#user(email)));
   }
 
   /** Shares a folder of `owner` with `receiver`, read-only unless `writeAllowed`. Also changes an existing share. */
-  share(owner: string, folder: string, receiver: string, options: { writeAllowed: boolean }): void {
+  async share(owner: string, folder: string, receiver: string, options: { writeAllowed: boolean }): Promise<void> {
     this.#database.change(() => {
       const from = this.#user(owner).uid;
       const to = this.#user(receiver).uid;
@@ -189,7 +186,7 @@ export class Administration {
     });
   }
 
-  unshare(owner: string, folder: string, receiver: string): void {
+  async unshare(owner: string, folder: string, receiver: string): Promise<void> {
     this.#database.change(() => {
       const from = this.#user(owner).uid;
       const to = this.#user(receiver).uid;
@@ -200,7 +197,7 @@ export class Administration {
   }
 
   /** Adds a workspace (the service's term for a computer) with sync folders of its own. @returns its local id */
-  addWorkspace(email: string, name: string, options: { syncFolders?: readonly string[] } = {}): string {
+  async addWorkspace(email: string, name: string, options: { syncFolders?: readonly string[] } = {}): Promise<string> {
     return this.#database.change(() => {
       const { uid } = this.#user(email);
       const createdMs = this.#clock.nowMs();
@@ -209,6 +206,13 @@ export class Administration {
       for (const folder of options.syncFolders ?? []) this.#repository.createSyncFolder(uid, folder, local);
       return local;
     });
+  }
+
+  /** @returns how many refresh tokens it ended */
+  #signOut(user: UserRow): number {
+    void this.#database.users.put(user.uid, { ...user, signOuts: (user.signOuts ?? 0) + 1 });
+    this.#database.removeTokens(user.uid, 'access');
+    return this.#database.removeTokens(user.uid, 'refresh');
   }
 
   #user(email: string): UserRow {

@@ -128,7 +128,7 @@ export class Blobs {
   }
 
   /** The path of a file or the bytes of a small blob, for callers with their own reader. */
-  source(name: string): string | Uint8Array {
+  async source(name: string): Promise<string | Uint8Array> {
     return this.small(name) ?? this.#pathOf(name);
   }
 

@@ -133,9 +133,9 @@ export class Dispatcher {
     const asked = method === 'HEAD' ? 'GET' : method;
     const isKnown = handlers !== undefined && Object.hasOwn(handlers, asked);
     if (!isKnown) throw new Refusal(405, 'Method not allowed', { Allow: allowed(Object.keys(handlers ?? {})) });
-    const session = OPEN_ENDPOINTS.has(endpoint.kind) ? null : this.#session(exchange);
+    const session = OPEN_ENDPOINTS.has(endpoint.kind) ? null : await this.#session(exchange);
     if (fault.expireToken === true && session !== null) {
-      this.#service.accounts.expire(session);
+      await this.#service.accounts.expire(session);
       throw unauthorized();
     }
     const listing = LISTINGS.has(endpoint.kind) ? `${session?.token} ${exchange.request.url}` : null;
@@ -167,11 +167,11 @@ export class Dispatcher {
   }
 
   /** @throws Refusal 401: the same for a missing, a wrong and an expired token */
-  #session(exchange: Exchange): Session {
+  async #session(exchange: Exchange): Promise<Session> {
     const header = exchange.request.headers.authorization;
     const named = header === undefined ? null : this.#service.documents.parse(header);
     const secret = named?.kind === 'authorization' ? named.token : null;
-    const session = secret === null ? null : this.#service.accounts.session(secret);
+    const session = secret === null ? null : await this.#service.accounts.session(secret);
     if (session === null) throw unauthorized();
     return session;
   }

@@ -13,6 +13,8 @@ import type {
   UserDocument,
   WorkspaceDocument,
 } from '../protocol/messages.ts';
+import { endOf, type Page } from './listing.ts';
+import { forbidden } from './refusal.ts';
 import {
   type FileRow,
   type FolderRow,
@@ -21,9 +23,7 @@ import {
   type UserRow,
   type VersionRow,
   type WorkspaceRow,
-} from './database.ts';
-import { endOf, type Page } from './listing.ts';
-import { forbidden } from './refusal.ts';
+} from './rows.ts';
 
 /** Converts rows to documents: every id becomes a URL below the server's origin. */
 export class Documents {

@@ -1,8 +1,5 @@
-import type { ResourceId } from '../protocol/endpoints.ts';
 import { decodeFileUpdate, encodeFile, encodeFileVersion, encodeFileVersions } from '../protocol/messages.ts';
-import type { Session } from './accounts.ts';
 import { requestedRange } from './byte-range.ts';
-import type { FileRow, VersionRow } from './database.ts';
 import type { Exchange } from './exchange.ts';
 import { listingQuery } from './folder-handlers.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
@@ -10,27 +7,25 @@ import { endOf } from './listing.ts';
 import { pictureRequest } from './pictures.ts';
 import { forbidden, malformed, notFound } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';
-import { blobToRead, roomFor, uploadOffset } from './uploads.ts';
+import type { FileRow, VersionRow } from './rows.ts';
+import { blobToRead, uploadOffset } from './uploads.ts';
 
 /** Files, their data and their versions (docs/service.md 6 and 7). */
 export function fileHandlers(service: Service): HandlerTable {
-  const { database, repository, collections, histories, uploads, blobs, documents, pictures } = service;
+  const { repository, collections, histories, uploads, blobs, documents, pictures } = service;
 
   const versionDocument = async (row: VersionRow) =>
     documents.version(row, row.complete ? row.sizeBytes : await uploads.storedBytes(row));
 
   const fileDocument = async (row: FileRow, caller: string) => {
-    const image = row.newest === null ? null : await pictures.image(blobs.source(row.newest.blob), row.mediaType);
+    const image = row.newest === null ? null : await pictures.image(await blobs.source(row.newest.blob), row.mediaType);
     return encodeFile(documents.file(row, image, caller === row.uid));
   };
-
-  const mayReadOn = (session: Session, id: ResourceId): boolean =>
-    service.accounts.isCurrent(session) && repository.mayReadOn(session.uid, id);
 
   return {
     file: {
       GET: async ({ exchange, endpoint, caller }) => {
-        await exchange.sendXml(200, await fileDocument(repository.file(caller, endpoint.id), caller));
+        await exchange.sendXml(200, await fileDocument(await repository.file(caller, endpoint.id), caller));
       },
       PUT: async ({ exchange, endpoint, caller }) => {
         const { displayName, parent, mediaType, publicLink } = await exchange.decoded(decodeFileUpdate);
@@ -40,30 +35,24 @@ export function fileHandlers(service: Service): HandlerTable {
           mediaType: mediaType?.trim() === '' ? undefined : mediaType,
           publicLink: publicLink?.enabled,
         };
-        const row = await database.changeTogether(() => repository.updateFile(caller, endpoint.id, change));
+        const row = await repository.updateFile(caller, endpoint.id, change);
         await exchange.sendXml(200, await fileDocument(row, caller));
       },
       DELETE: async ({ exchange, endpoint, caller }) => {
-        for (let removed = false; !removed; ) {
-          const { blobs: names, isRemoved } = await database.changeTogether(() =>
-            repository.deleteFile(caller, endpoint.id),
-          );
-          await blobs.remove(names);
-          removed = isRemoved;
-        }
+        await repository.deleteFile(caller, endpoint.id);
         await exchange.sendEmpty(204);
       },
     },
     fileData: {
       GET: async ({ exchange, endpoint, caller, session }) => {
-        const look = (): Readable => {
-          const { name, mediaType, newest } = repository.file(caller, endpoint.id);
+        const look = async (): Promise<Readable> => {
+          const { name, mediaType, newest } = await repository.file(caller, endpoint.id);
           return { name, mediaType, ...blobToRead(newest) };
         };
-        await sendFile(service, exchange, look, () => mayReadOn(session, endpoint.id));
+        await sendFile(service, exchange, look, () => repository.mayReadOn(session, endpoint.id));
       },
       PUT: async ({ exchange, endpoint, caller, session }) => {
-        const file = repository.file(caller, endpoint.id, 'write');
+        const file = await repository.file(caller, endpoint.id, 'write');
         // A client that continues here (docs/service.md 6.1) confuses a file with a version: the rest alone is not the file.
         if (uploadOffset(exchange.request.headers) !== 0) throw malformed('Range: a file comes whole');
         await uploads.replaceData(session, file, exchange);
@@ -72,43 +61,41 @@ export function fileHandlers(service: Service): HandlerTable {
     },
     fileVersions: {
       GET: async ({ exchange, endpoint, query, caller }) => {
-        const file = repository.file(caller, endpoint.id);
+        const file = await repository.file(caller, endpoint.id);
         const { start, max } = listingQuery(query, repository.pageMax);
-        const page = histories.list(file, start ?? 0, max ?? Math.min(DEFAULT_PAGE, repository.pageMax));
+        const page = await histories.list(file, start ?? 0, max ?? Math.min(DEFAULT_PAGE, repository.pageMax));
         const versions = await Promise.all(
           page.entries.map(async (row) => ({ ...(await versionDocument(row)), ref: documents.versionUrl(row) })),
         );
         const bounds = { start: page.start, hasMore: page.hasMore, end: endOf(page) };
         await exchange.sendXml(200, encodeFileVersions({ ...bounds, versions }));
       },
-      POST: async ({ exchange, endpoint, caller, session }) => {
+      POST: async ({ exchange, endpoint, caller }) => {
         // The body has no meaning here, but some clients send one (docs/service.md 7.2).
         await exchange.document();
-        const file = repository.file(caller, endpoint.id, 'write');
-        const row = await histories.withRoom(roomFor(session, file), () =>
-          database.changeTogether(() => histories.create(caller, endpoint.id, blobs.newName())),
-        );
+        const row = await histories.create(caller, endpoint.id);
         await exchange.sendEmpty(201, { Location: documents.versionUrl(row) });
       },
     },
     fileVersion: {
       GET: async ({ exchange, endpoint, caller }) => {
-        const row = histories.version(repository.file(caller, endpoint.id), endpoint.version);
+        const file = await repository.file(caller, endpoint.id);
+        const row = await histories.version(file, endpoint.version);
         await exchange.sendXml(200, encodeFileVersion(await versionDocument(row)));
       },
     },
     fileVersionData: {
       GET: async ({ exchange, endpoint, caller, session }) => {
-        const look = (): Readable => {
-          const file = repository.file(caller, endpoint.id);
-          const row = histories.version(file, endpoint.version);
+        const look = async (): Promise<Readable> => {
+          const file = await repository.file(caller, endpoint.id);
+          const row = await histories.version(file, endpoint.version);
           return { ...blobToRead(row.complete ? row : null), name: file.name };
         };
-        await sendFile(service, exchange, look, () => mayReadOn(session, endpoint.id));
+        await sendFile(service, exchange, look, () => repository.mayReadOn(session, endpoint.id));
       },
       PUT: async ({ exchange, endpoint, caller, session }) => {
-        const file: FileRow = repository.file(caller, endpoint.id, 'write');
-        const row = histories.version(file, endpoint.version);
+        const file = await repository.file(caller, endpoint.id, 'write');
+        const row = await histories.version(file, endpoint.version);
         const offset = uploadOffset(exchange.request.headers);
         const outcome = await uploads.append(session, file, row, offset, exchange);
         await exchange.sendXml(200, encodeFileVersion(await versionDocument(outcome)));
@@ -116,16 +103,16 @@ export function fileHandlers(service: Service): HandlerTable {
     },
     publicLink: {
       GET: async ({ exchange, endpoint, query }) => {
-        const look = (): Readable => {
-          const file = collections.linkedFile(endpoint.token);
+        const look = async (): Promise<Readable> => {
+          const file = await collections.linkedFile(endpoint.token);
           if (file === null) throw notFound();
           return { name: file.name, mediaType: file.mediaType, ...blobToRead(file.newest) };
         };
         if (query.get('directDownload') === 'true') {
-          const isLinked = (): boolean => collections.linkedFile(endpoint.token) !== null;
+          const isLinked = async (): Promise<boolean> => (await collections.linkedFile(endpoint.token)) !== null;
           return sendBlob(service, exchange, await whole(service, look), isLinked);
         }
-        await exchange.sendHtml(200, linkPage(look().name));
+        await exchange.sendHtml(200, linkPage((await look()).name));
       },
     },
   };
@@ -145,12 +132,12 @@ interface Readable {
  *
  * @throws Error if blob and row still differ: that is damage, and must not be served as data
  */
-async function whole({ blobs }: Service, look: () => Readable): Promise<Readable> {
-  for (let seen = look(); ; ) {
+async function whole({ blobs }: Service, look: () => Promise<Readable>): Promise<Readable> {
+  for (let seen = await look(); ; ) {
     const storedBytes = await blobs.sizeBytes(seen.blob);
     if (storedBytes === seen.sizeBytes) return seen;
     const { blob, sizeBytes } = seen;
-    seen = look();
+    seen = await look();
     if (seen.blob === blob) throw new Error(`a version of ${sizeBytes} bytes has ${storedBytes} bytes on the disk`);
   }
 }
@@ -159,13 +146,13 @@ async function whole({ blobs }: Service, look: () => Readable): Promise<Readable
 async function sendFile(
   service: Service,
   exchange: Exchange,
-  look: () => Readable,
-  mayReadOn: () => boolean,
+  look: () => Promise<Readable>,
+  mayReadOn: () => Promise<boolean>,
 ): Promise<void> {
   const picture = pictureRequest(exchange.request.headers.accept);
   const file = await whole(service, look);
   if (picture === null) return sendBlob(service, exchange, file, mayReadOn);
-  const jpeg = await service.pictures.scaled(service.blobs.source(file.blob), file.mediaType, picture);
+  const jpeg = await service.pictures.scaled(await service.blobs.source(file.blob), file.mediaType, picture);
   const headers = { 'Content-Type': 'image/jpeg', 'Content-Length': String(jpeg.byteLength) };
   await exchange.sendData(200, headers, [jpeg]);
 }
@@ -178,7 +165,7 @@ async function sendBlob(
   service: Service,
   exchange: Exchange,
   { name, blob, sizeBytes }: Readable,
-  mayReadOn: () => boolean,
+  mayReadOn: () => Promise<boolean>,
 ): Promise<void> {
   const { fault } = exchange;
   const range = fault.ignoreRange === true ? null : requestedRange(exchange.request.headers.range, sizeBytes);
@@ -198,11 +185,11 @@ async function sendBlob(
 /** @throws Error within the data, which ends the connection */
 async function* whileAllowed(
   chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
-  mayReadOn: () => boolean,
+  mayReadOn: () => Promise<boolean>,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   let isFirst = true;
   for await (const chunk of chunks) {
-    if (!isFirst && !mayReadOn()) throw forbidden('Not allowed any more');
+    if (!isFirst && !(await mayReadOn())) throw forbidden('Not allowed any more');
     isFirst = false;
     yield chunk;
   }

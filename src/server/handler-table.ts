@@ -1,26 +1,12 @@
 import type { Endpoint, EndpointKind } from '../protocol/endpoints.ts';
-import type { Accounts, Session } from './accounts.ts';
-import type { Blobs } from './blobs.ts';
-import type { Collections } from './collections.ts';
-import type { Database } from './database.ts';
+import type { Session } from './accounts.ts';
 import type { Documents } from './documents.ts';
 import type { Exchange } from './exchange.ts';
-import type { Histories } from './histories.ts';
 import type { Pictures } from './pictures.ts';
-import type { Repository } from './repository.ts';
-import type { Sealer } from './sealer.ts';
-import type { Uploads } from './uploads.ts';
+import type { Rules } from './rules.ts';
 
 /** The collaborators of all handlers. Handlers translate between documents and rules, and keep no state. */
-export interface Service {
-  readonly database: Database;
-  readonly accounts: Accounts;
-  readonly repository: Repository;
-  readonly collections: Collections;
-  readonly histories: Histories;
-  readonly uploads: Uploads;
-  readonly blobs: Blobs;
-  readonly sealer: Sealer;
+export interface Service extends Rules {
   readonly pictures: Pictures;
   readonly documents: Documents;
 }

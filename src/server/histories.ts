@@ -1,11 +1,12 @@
 import type { Clock } from '../base/clock.ts';
 import type { ResourceId } from '../protocol/endpoints.ts';
-import { type Database, type FileRow, SEQ_END, TEXT_END, type VersionRow } from './database.ts';
+import type { Database } from './database.ts';
 import { OverHoldings, versionBytes } from './holdings.ts';
 import type { Page } from './listing.ts';
 import { randomSuffix } from './random-suffix.ts';
 import { notFound, overQuota } from './refusal.ts';
 import type { Repository } from './repository.ts';
+import { type FileRow, SEQ_END, TEXT_END, type VersionRow } from './rows.ts';
 
 /** A completely received blob. */
 export interface ArrivedBlob {
@@ -187,18 +188,10 @@ export class Histories {
     of: { readonly uid?: string; readonly file?: string } = {},
   ): AsyncGenerator<readonly VersionRow[], void, undefined> {
     const { uid, file } = of;
-    const [start, end] = [
-      [uid ?? '', file ?? '', 0],
-      [uid ?? TEXT_END, file ?? TEXT_END, SEQ_END],
-    ] as [Key, Key];
-    for (let from: object = uid === undefined ? {} : { start, end }; ; ) {
-      const rows = [...this.#database.versions.getRange({ ...from, limit: PIECE_ROWS })].map(({ value }) => value);
-      yield rows;
-      const last = rows.at(-1);
-      if (last === undefined || rows.length < PIECE_ROWS) return;
-      from = { start: keyOf(last), exclusiveStart: true, ...(uid === undefined ? {} : { end }) };
-      await new Promise((resolve) => setImmediate(resolve));
-    }
+    const start: Key = [uid ?? '', file ?? '', 0];
+    const end: Key = [uid ?? TEXT_END, file ?? TEXT_END, SEQ_END];
+    for await (const rows of this.#database.inPieces(this.#database.versions, start, end))
+      yield rows.map(({ value }) => value);
   }
 
   /**
@@ -398,9 +391,6 @@ export const KEPT_VERSIONS = 5;
 const DROPPED_AT_ONCE = 200;
 /** The limit is exact: a change that comes between can use the room. */
 const ROOM_TRIES = 4;
-/** Takes some milliseconds to read. */
-const PIECE_ROWS = 500;
-
 function keyOf({ uid, file, seq }: VersionRow): [string, string, number] {
   return [uid, file, seq];
 }

@@ -1,5 +1,5 @@
-import type { HoldingRow } from './database.ts';
 import { Refusal } from './refusal.ts';
+import type { HoldingRow } from './rows.ts';
 
 /** Limits of one account, beside its quota for the newest versions. */
 export interface HoldingLimits {

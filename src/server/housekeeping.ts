@@ -3,7 +3,7 @@ import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { finishRemovals } from './account-removal.ts';
 import type { Blobs } from './blobs.ts';
-import type { VersionRow } from './database.ts';
+import type { VersionRow } from './rows.ts';
 import type { Parts } from './server-parts.ts';
 
 /**

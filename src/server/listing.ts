@@ -1,5 +1,5 @@
 import type { ListingOrder } from '../protocol/endpoints.ts';
-import type { ResourceRow } from './database.ts';
+import type { ResourceRow } from './rows.ts';
 
 /** One page of a list, and whether more entries follow. */
 export interface Page<T> {

@@ -9,7 +9,6 @@ import { Accounts } from './accounts.ts';
 import { AdminServer, type Metric } from './admin-server.ts';
 import { Administration } from './administration.ts';
 import { Blobs } from './blobs.ts';
-import { Collections } from './collections.ts';
 import { makeDataDirectory, refuseWritableByOthers } from './data-directory.ts';
 import { lockData } from './data-lock.ts';
 import { Database } from './database.ts';
@@ -22,6 +21,7 @@ import { bootId, collectGarbage, sweepBlobs, truncatePartialUploads } from './ho
 import type { HoldingLimits } from './holdings.ts';
 import { Lines } from './lines.ts';
 import { listening } from './listening.ts';
+import { localRules } from './local-rules.ts';
 import { Pictures } from './pictures.ts';
 import { TrustedProxies } from './remote-address.ts';
 import { Repository } from './repository.ts';
@@ -167,8 +167,7 @@ export class ReferenceServer {
     this.requests = new RequestLog({ entriesMax: options.requestsKept ?? 10_000 });
     this.#dispatcher = new Dispatcher({
       service: {
-        ...parts,
-        collections: new Collections(parts),
+        ...localRules(parts),
         documents: new Documents({ origin: this.origin }),
         pictures: new Pictures(),
       },

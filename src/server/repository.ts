@@ -1,21 +1,13 @@
 import { createHash, randomInt } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { type ListingQuery, type ResourceId, SYSTEM_FOLDERS } from '../protocol/endpoints.ts';
-import {
-  type Database,
-  type FileRow,
-  type FolderRow,
-  type ResourceRow,
-  SEQ_END,
-  type ShareRow,
-  TEXT_END,
-  TOP,
-} from './database.ts';
+import type { Database } from './database.ts';
 import { entryBytes, versionBytes } from './holdings.ts';
-import { namedPage, PAGE_NAME_CHARS_MAX, type Page, sorted } from './listing.ts';
+import { PAGE_NAME_CHARS_MAX, type Page } from './listing.ts';
 import { shortMediaType } from './media-type.ts';
 import { randomSuffix } from './random-suffix.ts';
 import { forbidden, malformed, notFound, Refusal } from './refusal.ts';
+import { type FileRow, type FolderRow, type ResourceRow, SEQ_END, type ShareRow, TEXT_END, TOP } from './rows.ts';
 
 /** Rules for names; the original service allowed everything (docs/service.md 13.4), others reportedly answer 409. */
 export interface NameRules {
@@ -70,9 +62,7 @@ export class Repository {
     return row;
   }
 
-  /**
-   * One page of a folder: folders first, then files, each in the order of creation unless another order is requested.
-   */
+  /** One page of a folder: folders first, then files, each in the order of creation. */
   list(folder: FolderRow, query: ListingQuery): Page<ResourceRow> {
     return this.#children(folder.uid, folder.local, query, DEFAULT_PAGE);
   }
@@ -228,6 +218,17 @@ export class Repository {
     return this.#database.usage.get(uid) ?? 0;
   }
 
+  /** The same rows as `rowsIn`, in pieces. */
+  async *inPieces({ uid, local }: FolderRow, rank: 0 | 1): AsyncGenerator<readonly ResourceRow[], void, undefined> {
+    const { children } = this.#database;
+    const [start, end] = [
+      [uid, local, rank, 0],
+      [uid, local, rank, SEQ_END],
+    ] as [ChildKey, ChildKey];
+    for await (const rows of this.#database.inPieces(children, start, end))
+      yield rows.flatMap(({ value }) => this.#rowOf(uid, value));
+  }
+
   /** All folders (rank 0) or files (rank 1) of a folder, in the order of creation. */
   rowsIn(uid: string, parent: string, rank: 0 | 1): ResourceRow[] {
     const range = { start: [uid, parent, rank, 0], end: [uid, parent, rank, SEQ_END] } as ChildRange;
@@ -273,29 +274,24 @@ export class Repository {
     const max = Math.min(query.max ?? maxDefault, this.pageMax);
     const first = query.type === 'file' ? 1 : 0;
     const last = query.type === 'folder' ? 0 : 1;
-    if (query.order === null) {
-      // One more than requested shows whether there is more. Only the page itself is read.
-      const range = {
-        start: [uid, parent, first, 0],
-        end: [uid, parent, last, SEQ_END],
-        // LMDB's binding has 32 bits for it and takes 2^32 for 0. No folder has so many entries.
-        offset: Math.min(start, 2 ** 32 - 1),
-        limit: max + 1,
-      };
-      const locals = [...this.#database.children.getRange(range as unknown as ChildRange)].map(({ value }) => value);
-      const entries: ResourceRow[] = [];
-      let [read, nameChars] = [0, 0];
-      for (; read < Math.min(max, locals.length) && nameChars <= PAGE_NAME_CHARS_MAX; read += 1) {
-        const row = this.#database.resources.get([uid, locals[read] as string]);
-        if (row === undefined) continue;
-        nameChars += row.name.length;
-        entries.push(row);
-      }
-      return { start, hasMore: locals.length > read, entries };
+    // One more than requested shows whether there is more. Only the page itself is read.
+    const range = {
+      start: [uid, parent, first, 0],
+      end: [uid, parent, last, SEQ_END],
+      // LMDB's binding has 32 bits for it and takes 2^32 for 0. No folder has so many entries.
+      offset: Math.min(start, 2 ** 32 - 1),
+      limit: max + 1,
+    };
+    const locals = [...this.#database.children.getRange(range as unknown as ChildRange)].map(({ value }) => value);
+    const entries: ResourceRow[] = [];
+    let [read, nameChars] = [0, 0];
+    for (; read < Math.min(max, locals.length) && nameChars <= PAGE_NAME_CHARS_MAX; read += 1) {
+      const row = this.#database.resources.get([uid, locals[read] as string]);
+      if (row === undefined) continue;
+      nameChars += row.name.length;
+      entries.push(row);
     }
-    const folders = first === 0 ? sorted(this.rowsIn(uid, parent, 0), query.order) : [];
-    const files = last === 1 ? sorted(this.rowsIn(uid, parent, 1), query.order) : [];
-    return namedPage([...folders, ...files], start, max);
+    return { start, hasMore: locals.length > read, entries };
   }
 
   #rowOf(uid: string, local: string): ResourceRow[] {
@@ -407,7 +403,8 @@ export class Repository {
 }
 
 type VersionRange = { start: [string, string, number]; end: [string, string, number]; limit: number };
-type ChildRange = { start: [string, string, number, number]; end: [string, string, number, number] };
+type ChildKey = [string, string, number, number];
+type ChildRange = { start: ChildKey; end: ChildKey };
 type NameRange = { start: [string, string, string, string]; end: [string, string, string, string] };
 
 const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [

@@ -1,8 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Blobs } from './blobs.ts';
-import type { Database, VersionRow } from './database.ts';
+import type { Database } from './database.ts';
 import type { Histories } from './histories.ts';
+import type { VersionRow } from './rows.ts';
 
 /** Computes the SHA-256 of long versions after the response, one at a time, from the bytes on disk. */
 export class Sealer {

@@ -63,7 +63,10 @@ export class Turns {
       if (queue.length > 0) this.#queues.set(party, queue);
       if (entry === undefined) continue;
       this.#waiting -= 1;
-      if (!entry.isGone()) return entry.resolve();
+      if (!entry.isGone()) {
+        entry.resolve();
+        return;
+      }
       entry.reject(busy());
     }
     this.#free++;

@@ -4,11 +4,12 @@ import { systemCodeOf } from '../base/errors.ts';
 import type { Accounts, Session } from './accounts.ts';
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
-import type { Database, FileRow, VersionRow } from './database.ts';
+import type { Database } from './database.ts';
 import type { BodyOutcome, Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
 import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
 import type { Repository } from './repository.ts';
+import type { FileRow, VersionRow } from './rows.ts';
 import type { Sealer } from './sealer.ts';
 
 /**

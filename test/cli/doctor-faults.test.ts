@@ -44,8 +44,8 @@ beforeAll(async () => {
   inputs = {
     username: 'ann@example.com',
     password: 'a password',
-    application: administration.addApplication('tests'),
-    ...administration.addKeyPair('ann@example.com'),
+    application: await administration.addApplication('tests'),
+    ...(await administration.addKeyPair('ann@example.com')),
   };
   account = await signedIn(inputs);
 });
@@ -165,8 +165,8 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
     await new Promise<void>((resolve) => plain.listen(0, '127.0.0.1', resolve));
     elsewhere(`https://127.0.0.1:${(plain.address() as AddressInfo).port}`);
   },
-  'sign-in-refused': () => {
-    server.administration.revokeTokens('ann@example.com');
+  'sign-in-refused': async () => {
+    await server.administration.revokeTokens('ann@example.com');
     undo.push(async () => {
       account = await signedIn(inputs);
     });
@@ -386,11 +386,11 @@ test('every mistake of the configuration is a finding with its place', async () 
 });
 
 test('keys that were revoked are a refused sign-in, too', async () => {
-  const keys = server.administration.addKeyPair('ann@example.com');
+  const keys = await server.administration.addKeyPair('ann@example.com');
   ground.dispose();
   ground = new DoctorGround();
   ground.keep(await signedIn({ ...inputs, ...keys }));
-  server.administration.revokeKeyPair(keys.accessKeyId);
+  await server.administration.revokeKeyPair(keys.accessKeyId);
 
   expect(namesOf(await ground.doctor())).toEqual(['sign-in-refused']);
 });

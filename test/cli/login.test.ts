@@ -34,11 +34,11 @@ beforeAll(async () => {
   server = await ReferenceServer.open({ dataDirectory: join(directory, 'server'), tls });
   const { administration } = server;
   await administration.addUser('a@example.com', 'a password', { scryptCost: 2 ** 10 });
-  const { accessKeyId, privateAccessKey } = administration.addKeyPair('a@example.com');
+  const { accessKeyId, privateAccessKey } = await administration.addKeyPair('a@example.com');
   inputs = {
     CFS_USERNAME: 'a@example.com',
     CFS_PASSWORD: 'a password',
-    CFS_APPLICATION: administration.addApplication('tests'),
+    CFS_APPLICATION: await administration.addApplication('tests'),
     CFS_ACCESS_KEY_ID: accessKeyId,
     CFS_PRIVATE_ACCESS_KEY: privateAccessKey,
   };
@@ -111,8 +111,8 @@ test('a service in the clear is spoken with where the person said so at the sign
   const clear = await ReferenceServer.open({ dataDirectory: ground, publicOrigin, listen: { port } });
   try {
     await clear.administration.addUser('b@example.com', 'a password', { scryptCost: 2 ** 10 });
-    const application = clear.administration.addApplication('tests');
-    const keys = clear.administration.addKeyPair('b@example.com');
+    const application = await clear.administration.addApplication('tests');
+    const keys = await clear.administration.addKeyPair('b@example.com');
     const paths = pathsOf({ HOME: ground });
     const as = { username: 'b@example.com', password: 'a password', application, ...keys };
     const how = { origin: publicOrigin, inputs: as };

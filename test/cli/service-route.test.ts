@@ -179,8 +179,8 @@ test('cfs login keeps the user name and password of the proxy with the account, 
     listen: { port },
   });
   await service.administration.addUser('b@example.com', 'a password', { scryptCost: 2 ** 10 });
-  const application = service.administration.addApplication('tests');
-  const keys = service.administration.addKeyPair('b@example.com');
+  const application = await service.administration.addApplication('tests');
+  const keys = await service.administration.addKeyPair('b@example.com');
   const forwarder: Server = createServer((request, response) => {
     const onward = httpRequest(request.url ?? '', { method: request.method, headers: request.headers }, (answer) => {
       response.writeHead(answer.statusCode ?? 0, answer.headers);

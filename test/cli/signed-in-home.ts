@@ -42,8 +42,8 @@ export class SignedInHome {
     const password = 'a password';
     await administration.addUser(username, password, { scryptCost: 2 ** 10 });
     const given = {
-      ...{ username, password, application: administration.addApplication('tests') },
-      ...administration.addKeyPair(username),
+      ...{ username, password, application: await administration.addApplication('tests') },
+      ...(await administration.addKeyPair(username)),
     };
     const output = { print: () => {}, warn: () => {} };
     const wait = new ServiceWait({ clock: systemClock, ...output }, null);

@@ -65,8 +65,8 @@ beforeAll(async () => {
     const server = await ReferenceServer.open({ dataDirectory: directory });
     const user = await signUp(server, SHARER);
     const holder = await signUp(server, HOLDER);
-    server.administration.addWorkspace(HOLDER, 'Laptop', { syncFolders: ['Documents'] });
-    server.administration.share(SHARER, '3', HOLDER, { writeAllowed: true });
+    await server.administration.addWorkspace(HOLDER, 'Laptop', { syncFolders: ['Documents'] });
+    await server.administration.share(SHARER, '3', HOLDER, { writeAllowed: true });
     lanes.push({ directory, server, user, holder });
   }
 });

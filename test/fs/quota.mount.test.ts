@@ -14,7 +14,7 @@ let mount: MountFixture;
 beforeAll(async () => {
   server = await ReferenceServer.start();
   const data = await openAdministration({ dataDirectory: server.data });
-  data.administration.setQuota(server.account.username, LIMIT_BYTES);
+  await data.administration.setQuota(server.account.username, LIMIT_BYTES);
   await data.close();
   mount = await MountFixture.start({ server, flags: ['--settle', '100ms'] });
 });

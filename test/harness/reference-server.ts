@@ -159,8 +159,8 @@ async function addUser(data: string, port: number): Promise<SignIn> {
   const { administration, reserve, close } = await openAdministration({ dataDirectory: data });
   try {
     await administration.addUser(username, password, { scryptCost: 2 ** 10 });
-    const application = administration.addApplication('cfs-mount');
-    return { url: reserve(port), username, password, application, ...administration.addKeyPair(username) };
+    const application = await administration.addApplication('cfs-mount');
+    return { url: reserve(port), username, password, application, ...(await administration.addKeyPair(username)) };
   } finally {
     await close();
   }

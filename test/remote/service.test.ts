@@ -41,8 +41,8 @@ afterAll(async () => {
 
 async function signedIn(username: string, password: string): Promise<HttpService> {
   const keys = {
-    application: server.administration.addApplication('test'),
-    ...server.administration.addKeyPair(username),
+    application: await server.administration.addApplication('test'),
+    ...(await server.administration.addKeyPair(username)),
   };
   const client = new HttpService({
     baseUrl: server.origin,
@@ -285,7 +285,7 @@ describe('an account', () => {
     const other = await signedIn('other@example.com', 'password');
     const folder = await other.createFolder((await other.user()).home, 'Trip');
     await other.createFile(folder, 'plan', 'text/plain');
-    server.administration.share('other@example.com', folder.split(':').at(-1) as string, 'someone@example.com', {
+    await server.administration.share('other@example.com', folder.split(':').at(-1) as string, 'someone@example.com', {
       writeAllowed: false,
     });
 

@@ -48,7 +48,7 @@ test('a removed account leaves no row and no blob, and nothing of others', async
   for (let at = 0; at < 3; at += 1) await user.client.createFilled(folder, `file ${at}`, Buffer.alloc(20_000));
   const linked = await user.client.createFilled(folder, 'small', 'data');
   await user.client.send('PUT', linked, { body: '<file><publicLink enabled="true"/></file>' });
-  server.administration.share(user.email, folder.split(':').pop() as string, other.email, { writeAllowed: true });
+  await server.administration.share(user.email, folder.split(':').pop() as string, other.email, { writeAllowed: true });
   const kept = await other.client.createFilled(other.folder('2'), 'kept', Buffer.alloc(20_000, 'k'));
   const apart = await openAdministration({ dataDirectory: directory });
 

@@ -26,7 +26,9 @@ afterAll(async () => {
 const localOf = (url: string) => url.split(':').at(-1) as string;
 
 test('a workspace lists its sync folders and can be renamed', async () => {
-  const local = server.administration.addWorkspace(owner.email, 'Laptop', { syncFolders: ['Documents', 'Pictures'] });
+  const local = await server.administration.addWorkspace(owner.email, 'Laptop', {
+    syncFolders: ['Documents', 'Pictures'],
+  });
   const url = `${server.origin}/workspace/:sc:${owner.uid}:${local}`;
 
   const all = await owner.client.get(`/user/${owner.uid}/workspaces/contents`);
@@ -78,7 +80,7 @@ test('a share shows what is below it, and nothing above', async () => {
   const shared = await owner.client.createFolder(above, 'shared');
   const inner = await owner.client.createFolder(shared, 'inner');
   const file = await owner.client.createFilled(inner, 'f', 'for you');
-  server.administration.share(owner.email, localOf(shared), friend.email, { writeAllowed: false });
+  await server.administration.share(owner.email, localOf(shared), friend.email, { writeAllowed: false });
 
   const list = await friend.client.get(`/user/${friend.uid}/receivedShares/contents`);
   const folder = await friend.client.get(shared);
@@ -101,7 +103,7 @@ test("a read-only share is read only; a share for writing takes new files into i
   const file = await owner.client.createFilled(shared, 'f', 'first');
   const share = (writeAllowed: boolean) =>
     server.administration.share(owner.email, localOf(shared), friend.email, { writeAllowed });
-  share(false);
+  await share(false);
   const refused = [
     await friend.client.send('PUT', `${file}/data`, { body: 'x' }),
     await friend.client.send('DELETE', file),
@@ -109,7 +111,7 @@ test("a read-only share is read only; a share for writing takes new files into i
     await friend.client.send('POST', shared, { body: '<file><displayName>x</displayName></file>' }),
     await friend.client.send('POST', `${file}/version`),
   ];
-  share(true);
+  await share(true);
   const created = await friend.client.createFilled(shared, 'from a friend', 'hello');
   const overwritten = await friend.client.send('PUT', `${file}/data`, { body: 'second' });
   const stolen = await friend.client.send('PUT', file, { body: `<file><parent>${friend.folder('2')}</parent></file>` });
@@ -129,12 +131,12 @@ test("a read-only share is read only; a share for writing takes new files into i
 
 test('contacts know each other while something is shared', async () => {
   const shared = await owner.client.createFolder(owner.folder('2'), 'for the address book');
-  server.administration.share(owner.email, localOf(shared), friend.email, { writeAllowed: false });
+  await server.administration.share(owner.email, localOf(shared), friend.email, { writeAllowed: false });
   const contact = await friend.client.get(`/contact/${friend.uid}/${owner.uid}`);
 
   expect(texts(contact.text, 'primaryEmailAddress')).toEqual(['owner@example.com']);
   expect((await owner.client.get(`/contact/${owner.uid}/${friend.uid}`)).status).toBe(200);
-  server.administration.unshare(owner.email, localOf(shared), friend.email);
+  await server.administration.unshare(owner.email, localOf(shared), friend.email);
   expect((await friend.client.get(shared)).status).toBe(404);
 });
 

@@ -91,7 +91,12 @@ describe('Turns', () => {
     const turns = new Turns({ atOnceMax: 1, waitingMax: 100 });
     const order: string[] = [];
     let begin = (): void => {};
-    const first = turns.inTurn(() => new Promise<void>((resolve) => void (begin = resolve)));
+    const first = turns.inTurn(
+      () =>
+        new Promise<void>((resolve) => {
+          begin = resolve;
+        }),
+    );
     const add = (party: string, name: string, isGone = () => false) =>
       turns.inTurn(async () => void order.push(name), { party, isGone }).catch(() => {});
     const all = [
@@ -110,7 +115,12 @@ describe('Turns', () => {
   test('a full queue refuses the longest party, and a party has a limit of its own', async () => {
     const turns = new Turns({ atOnceMax: 1, waitingMax: 4, perPartyMax: 3 });
     let begin = (): void => {};
-    const first = turns.inTurn(() => new Promise<void>((resolve) => void (begin = resolve)));
+    const first = turns.inTurn(
+      () =>
+        new Promise<void>((resolve) => {
+          begin = resolve;
+        }),
+    );
     const add = (party: string) =>
       turns
         .inTurn(async () => 'done', { party, isGone: () => false })

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Administration } from '../../src/server/administration.ts';
-import type { FileRow, VersionRow } from '../../src/server/database.ts';
 import { openParts } from '../../src/server/reference-server.ts';
+import type { FileRow, VersionRow } from '../../src/server/rows.ts';
 import type { Parts } from '../../src/server/server-parts.ts';
 
 /** A file that was saved a thousand times. */

@@ -112,8 +112,8 @@ describe('a disk that names have filled', () => {
     client.token = await accessToken(server.origin, victim, victim.refreshToken);
     expect((await client.send('DELETE', second)).status).toBe(204);
     await signUp(server, 'c@example.com');
-    server.administration.setQuota('a@example.com', 0);
-    expect(server.administration.revokeTokens('a@example.com')).toBe(1);
+    await server.administration.setQuota('a@example.com', 0);
+    expect(await server.administration.revokeTokens('a@example.com')).toBe(1);
   });
 });
 
@@ -216,7 +216,7 @@ describe('limits of an account', () => {
     const receiver = await signUp(server, 'b@example.com');
     const shared = await user.client.createFolder(user.folder('2'), 'shared');
     const id = shared.split(':').pop() as string;
-    server.administration.share('a@example.com', id, 'b@example.com', { writeAllowed: true });
+    await server.administration.share('a@example.com', id, 'b@example.com', { writeAllowed: true });
     const mine = await user.client.createFile(user.folder('2'), 'private');
     for (let at = 0; at < 8; at += 1) await user.client.send('PUT', `${mine}/data`, { body: Buffer.alloc(20_000) });
     const body = Buffer.alloc(MIB / 4);

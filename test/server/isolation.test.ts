@@ -34,7 +34,7 @@ beforeAll(async () => {
   folder = await owner.client.createFolder(owner.folder('2'), SECRET);
   file = await owner.client.createFilled(folder, `${SECRET}.jpg`, SECRET, 'image/jpeg');
   version = (await owner.client.send('POST', `${file}/version`)).headers.location as string;
-  workspace = server.administration.addWorkspace(owner.email, SECRET);
+  workspace = await server.administration.addWorkspace(owner.email, SECRET);
   expiredToken = owner.client.token as string;
   nowMs += 61 * 60_000;
 });
@@ -264,13 +264,13 @@ test('revoking ends what was given: tokens at once, keys and applications for ne
   const user = await signUp(server, 'revoked@example.com');
   const { administration } = server;
 
-  administration.setApplicationEnabled(user.application, false);
+  await administration.setApplicationEnabled(user.application, false);
   await expect(accessToken(server.origin, user, user.refreshToken)).rejects.toThrow('401');
-  administration.setApplicationEnabled(user.application, true);
-  administration.revokeKeyPair(user.accessKeyId);
+  await administration.setApplicationEnabled(user.application, true);
+  await administration.revokeKeyPair(user.accessKeyId);
   await expect(accessToken(server.origin, user, user.refreshToken)).rejects.toThrow('401');
   expect((await user.client.get('/user')).status).toBe(200);
-  administration.revokeTokens('revoked@example.com');
+  await administration.revokeTokens('revoked@example.com');
 
   expect((await user.client.get('/user')).status).toBe(401);
 });

@@ -95,7 +95,7 @@ test('two servers do not share a directory, administration does', async () => {
   await beside.administration.addUser('beside@example.com', 'pw', { scryptCost: 1024 });
   await beside.close();
 
-  expect(server.administration.users().map(({ email }) => email)).toEqual(['beside@example.com']);
+  expect((await server.administration.users()).map(({ email }) => email)).toEqual(['beside@example.com']);
   await server.close();
 });
 

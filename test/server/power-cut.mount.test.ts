@@ -33,7 +33,7 @@ for (const { image, promised } of JSON.parse(fs.readFileSync(list, 'utf8'))) {
   let problem = null;
   try {
     const opened = await openAdministration({ dataDirectory: image + '/data' });
-    const users = opened.administration.users().length;
+    const users = await opened.administration.users().length;
     if (users < promised.users) problem = 'only ' + users + ' users';
     await opened.administration.addUser('again@example.com', 'pw', { scryptCost: 1024 });
     await opened.close();

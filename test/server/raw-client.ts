@@ -125,8 +125,8 @@ export async function signUpAt(
 ): Promise<TestUser> {
   const quota = quotaBytes === undefined ? {} : { quotaBytes };
   const { userId: uid } = await administration.addUser(email, PASSWORD, { scryptCost: 2 ** 10, ...quota });
-  const application = administration.addApplication('tests');
-  const keys = administration.addKeyPair(email);
+  const application = await administration.addApplication('tests');
+  const keys = await administration.addKeyPair(email);
   const client = new RawClient(origin);
   const refresh = await client.send('POST', '/app-authorization', {
     body: appAuthorization({ email, password: PASSWORD, application, ...keys }),

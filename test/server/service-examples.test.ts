@@ -20,8 +20,10 @@ beforeAll(async () => {
   user = await signUp(server, 'me@example.com');
   const friend = await signUp(server, 'friend@example.com');
   const shared = await friend.client.createFolder(friend.folder('2'), 'for you');
-  server.administration.share(friend.email, shared.split(':').at(-1) as string, user.email, { writeAllowed: false });
-  server.administration.addWorkspace(user.email, 'Computer', { syncFolders: ['Documents'] });
+  await server.administration.share(friend.email, shared.split(':').at(-1) as string, user.email, {
+    writeAllowed: false,
+  });
+  await server.administration.addWorkspace(user.email, 'Computer', { syncFolders: ['Documents'] });
 });
 
 afterAll(async () => {

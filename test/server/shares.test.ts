@@ -35,7 +35,7 @@ const localOf = (url: string) => url.split(':').pop() as string;
 async function shared(name: string, ...receivers: { email: string; write: boolean }[]): Promise<string> {
   const url = await ann.client.createFolder(ann.folder('2'), name);
   for (const { email, write } of receivers)
-    server.administration.share(ann.email, localOf(url), email, { writeAllowed: write });
+    await server.administration.share(ann.email, localOf(url), email, { writeAllowed: write });
   return url;
 }
 const parent = (url: string, root = 'folder') => ({ body: `<${root}><parent>${url}</parent></${root}>` });
@@ -86,7 +86,7 @@ test('a withdrawn share ends uploads under way: nothing of them becomes the cont
     await HeldRequest.begin(server, bob.client, `${version}/data`, options),
   ];
 
-  server.administration.unshare(ann.email, localOf(folder), bob.email);
+  await server.administration.unshare(ann.email, localOf(folder), bob.email);
   await whole.send('more');
   await part.send('more');
 
@@ -100,7 +100,7 @@ test('revoked tokens end uploads under way; a token that only expires does not',
   const file = await carl.client.createFilled(carl.folder('2'), 'file', 'old');
   const held = await HeldRequest.begin(server, carl.client, `${file}/data`, { bodyBytes: 10, front: 'begin' });
 
-  server.administration.revokeTokens(carl.email);
+  await server.administration.revokeTokens(carl.email);
   await held.send('nings');
 
   expect(await held.status()).toBe(401);
@@ -118,7 +118,7 @@ test('a withdrawn share ends a download under way', async () => {
   let received = ((await once(socket, 'data')) as [Buffer])[0].byteLength;
   socket.pause();
 
-  server.administration.unshare(ann.email, localOf(folder), bob.email);
+  await server.administration.unshare(ann.email, localOf(folder), bob.email);
   const closed = once(socket, 'close');
   socket.on('data', (data) => {
     received += data.byteLength;

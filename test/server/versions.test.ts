@@ -205,7 +205,7 @@ test('a user over quota can make files shorter, but not longer', async () => {
   const [file = ''] = await Promise.all(
     ['a', 'b', 'c'].map((name) => client.createFilled(folder('2'), name, Buffer.alloc(300))),
   );
-  server.administration.setQuota(email, 100);
+  await server.administration.setQuota(email, 100);
   const save = async (bytes: number) =>
     (await client.send('PUT', `${file}/data`, { body: Buffer.alloc(bytes) })).status;
   const resave = async (bytes: number) => {

@@ -19,11 +19,11 @@ beforeAll(async () => {
   const data = await openAdministration({ dataDirectory: server.data });
   const { administration } = data;
   await administration.addUser(OWNER, 'secret', { nickname: 'Ada Lovelace', scryptCost: 1024 });
-  const application = administration.addApplication('test', { owner: OWNER });
-  const keys = administration.addKeyPair(OWNER);
-  administration.addWorkspace(username, 'Laptop', { syncFolders: ['Documents'] });
-  administration.share(OWNER, '2', username, { writeAllowed: false });
-  administration.share(OWNER, '3', username, { writeAllowed: true });
+  const application = await administration.addApplication('test', { owner: OWNER });
+  const keys = await administration.addKeyPair(OWNER);
+  await administration.addWorkspace(username, 'Laptop', { syncFolders: ['Documents'] });
+  await administration.share(OWNER, '2', username, { writeAllowed: false });
+  await administration.share(OWNER, '3', username, { writeAllowed: true });
   await data.close();
 
   owner = await OtherProgram.signIn({ url, username: OWNER, password: 'secret', application, ...keys });
@@ -37,9 +37,9 @@ afterAll(async () => {
   await server?.dispose();
 });
 
-async function administer(change: (administration: Administration) => void): Promise<void> {
+async function administer(change: (administration: Administration) => Promise<void>): Promise<void> {
   const data = await openAdministration({ dataDirectory: server.data });
-  change(data.administration);
+  await change(data.administration);
   await data.close();
 }
 
@@ -176,8 +176,8 @@ test('a share follows what its owner allows, and goes when it is taken back', as
   const share = `${person}/Mobile Photos`;
   await mount.run(`ls "${share}"`);
 
-  await administer((administration) => {
-    administration.share(OWNER, '3', server.account.username, { writeAllowed: false });
+  await administer(async (administration) => {
+    await administration.share(OWNER, '3', server.account.username, { writeAllowed: false });
   });
   await mount.cfs(['refresh', `${mount.directory}/${person}`]);
   expect(await refusal(`printf x > "${share}/late.txt"`)).toMatch(/Read-only file system/);

@@ -19,17 +19,17 @@ async function prepareUser(
   administration: Administration,
   { email, password }: DemoServerQuestion,
 ): Promise<DemoServerAnswer> {
-  const known = administration.users().find((user) => user.email === email);
+  const known = (await administration.users()).find((user) => user.email === email);
   if (known === undefined) await administration.addUser(email, password, { nickname: 'Demo' });
   else {
     // A start that was killed before it had signed in: its keys are of no use to anybody.
     await administration.setPassword(email, password);
-    for (const key of known.keyPairs) administration.revokeKeyPair(key);
+    for (const key of known.keyPairs) await administration.revokeKeyPair(key);
   }
   const application =
-    administration.applications().find(({ name }) => name === APPLICATION)?.id ??
-    administration.addApplication(APPLICATION, { owner: email });
-  return { type: 'user', application, ...administration.addKeyPair(email) };
+    (await administration.applications()).find(({ name }) => name === APPLICATION)?.id ??
+    (await administration.addApplication(APPLICATION, { owner: email }));
+  return { type: 'user', application, ...(await administration.addKeyPair(email)) };
 }
 
 try {

@@ -32,9 +32,9 @@ export async function addUser(deps: AdministerDeps, email: string): Promise<void
     ...(nickname === null ? {} : { nickname }),
     ...(quota === null ? {} : { quotaBytes: quota }),
   });
-  const known = administration.applications().find(({ name, enabled }) => name === APPLICATION && enabled);
-  const application = known?.id ?? administration.addApplication(APPLICATION);
-  const { accessKeyId, privateAccessKey } = administration.addKeyPair(email);
+  const known = (await administration.applications()).find(({ name, enabled }) => name === APPLICATION && enabled);
+  const application = known?.id ?? (await administration.addApplication(APPLICATION));
+  const { accessKeyId, privateAccessKey } = await administration.addKeyPair(email);
   const lines = {
     CFS_URL: await deps.origin(),
     CFS_USERNAME: email,

@@ -20,15 +20,15 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
   'serve user add': administer(async (deps) =>
     (await import('./serve-administration.ts')).addUser(deps, deps.given.required(0)),
   ),
-  'serve user list': administer(({ administration, context }) => {
-    for (const { userId, email, usageBytes, quotaBytes, keyPairs } of administration.users())
+  'serve user list': administer(async ({ administration, context }) => {
+    for (const { userId, email, usageBytes, quotaBytes, keyPairs } of await administration.users())
       context.print(
         `${userId}\t${email}\t${formatBytes(usageBytes)} of ${formatBytes(quotaBytes)}\t${keyPairs.join(' ')}\n`,
       );
   }),
-  'serve user quota': administer(({ administration, given, context }) => {
+  'serve user quota': administer(async ({ administration, given, context }) => {
     const quotaBytes = bytes(given.required(1));
-    administration.setQuota(given.required(0), quotaBytes);
+    await administration.setQuota(given.required(0), quotaBytes);
     context.print(`${given.required(0)} has a quota of ${formatBytes(quotaBytes)}\n`);
   }),
   'serve user password': administer(async (deps) =>
@@ -40,40 +40,40 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
     await administration.removeUser(given.required(0));
     context.print(`${given.required(0)} is removed\n`);
   }),
-  'serve user revoke-tokens': administer(({ administration, given, context }) => {
-    context.print(`${administration.revokeTokens(given.required(0))} tokens revoked\n`);
+  'serve user revoke-tokens': administer(async ({ administration, given, context }) => {
+    context.print(`${await administration.revokeTokens(given.required(0))} tokens revoked\n`);
   }),
-  'serve key add': administer(({ administration, given, context }) => {
-    const { accessKeyId, privateAccessKey } = administration.addKeyPair(given.required(0));
+  'serve key add': administer(async ({ administration, given, context }) => {
+    const { accessKeyId, privateAccessKey } = await administration.addKeyPair(given.required(0));
     context.print(`CFS_ACCESS_KEY_ID=${accessKeyId}\nCFS_PRIVATE_ACCESS_KEY=${privateAccessKey}\n`);
   }),
-  'serve key revoke': administer(({ administration, given, context }) => {
-    administration.revokeKeyPair(given.required(0));
+  'serve key revoke': administer(async ({ administration, given, context }) => {
+    await administration.revokeKeyPair(given.required(0));
     context.print(`${given.required(0)} is revoked\n`);
   }),
-  'serve application add': administer(({ administration, given, context }) => {
-    context.print(`CFS_APPLICATION=${administration.addApplication(given.required(0))}\n`);
+  'serve application add': administer(async ({ administration, given, context }) => {
+    context.print(`CFS_APPLICATION=${await administration.addApplication(given.required(0))}\n`);
   }),
-  'serve application list': administer(({ administration, context }) => {
-    for (const { id, name, enabled } of administration.applications())
+  'serve application list': administer(async ({ administration, context }) => {
+    for (const { id, name, enabled } of await administration.applications())
       context.print(`${id}\t${enabled ? 'enabled' : 'disabled'}\t${name}\n`);
   }),
-  'serve application disable': administer(({ administration, given, context }) => {
-    administration.setApplicationEnabled(given.required(0), false);
+  'serve application disable': administer(async ({ administration, given, context }) => {
+    await administration.setApplicationEnabled(given.required(0), false);
     context.print(`${given.required(0)} is disabled\n`);
   }),
-  'serve application enable': administer(({ administration, given, context }) => {
-    administration.setApplicationEnabled(given.required(0), true);
+  'serve application enable': administer(async ({ administration, given, context }) => {
+    await administration.setApplicationEnabled(given.required(0), true);
     context.print(`${given.required(0)} is enabled\n`);
   }),
-  'serve share add': administer(({ administration, given, context }) => {
+  'serve share add': administer(async ({ administration, given, context }) => {
     const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
-    administration.share(owner, folder, receiver, { writeAllowed: given.has('--write') });
+    await administration.share(owner, folder, receiver, { writeAllowed: given.has('--write') });
     context.print(`${folder} of ${owner} is shared with ${receiver}\n`);
   }),
-  'serve share remove': administer(({ administration, given, context }) => {
+  'serve share remove': administer(async ({ administration, given, context }) => {
     const [owner, folder, receiver] = [given.required(0), given.required(1), given.required(2)];
-    administration.unshare(owner, folder, receiver);
+    await administration.unshare(owner, folder, receiver);
     context.print(`${folder} of ${owner} is no longer shared with ${receiver}\n`);
   }),
 };
