@@ -99,7 +99,7 @@ export class Accounts {
   }
 
   /**
-   * Whether nobody has ended the session since it began. An access token that expires during a long transfer ends
+   * Whether the session was not ended since it began. An access token that expires during a long transfer ends
    * nothing.
    */
   isCurrent(session: Session): boolean {
@@ -140,7 +140,7 @@ export class Accounts {
   }
 
   /**
-   * The user of a right name, password, key pair and application. All of it is one guess: none of the answers tells
+   * The user of a right name, password, key pair and application. All of it is one guess: no answer reveals
    * which part was right.
    *
    * Guesses count per user and network, and per user. A network from which the user signed in before counts only its

@@ -4,7 +4,7 @@ import { Refusal } from './refusal.ts';
 export interface Waiter {
   /** Parties take turns: one with many requests does not delay another. */
   readonly party: string;
-  /** Whether nobody waits for the result any more. */
+  /** Whether the requester has left. */
   readonly isGone: () => boolean;
 }
 

@@ -18,8 +18,8 @@ contractSuite('the service over HTTP', {
     const service = openService({
       baseUrl: server.origin,
       keys: {
-        application: server.administration.addApplication('test'),
-        ...server.administration.addKeyPair(username),
+        application: await server.administration.addApplication('test'),
+        ...(await server.administration.addKeyPair(username)),
       },
       refreshToken: null,
       clock: new HastyClock(),
