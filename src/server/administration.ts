@@ -107,6 +107,10 @@ export class Administration implements AdministrationRules {
     await removeAccountData(this.#database, this.#blobs, uid);
   }
 
+  async checkUser(email: string): Promise<void> {
+    this.#user(email);
+  }
+
   async setQuota(email: string, quotaBytes: number): Promise<void> {
     this.#changeUser(email, (row) => ({ ...row, quotaBytes }));
   }

@@ -122,6 +122,8 @@ export interface AdministrationRules {
   ): Promise<{ userId: string }>;
   setPassword(email: string, password: string): Promise<void>;
   removeUser(email: string): Promise<void>;
+  /** Whether there is such a user. @throws UsageError */
+  checkUser(email: string): Promise<void>;
   setQuota(email: string, quotaBytes: number): Promise<void>;
   users(): Promise<UserSummary[]>;
   addApplication(name: string, options?: { owner?: string }): Promise<string>;

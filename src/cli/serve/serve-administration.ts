@@ -47,6 +47,7 @@ export async function addUser(deps: AdministerDeps, email: string): Promise<void
 
 /** `cfs serve user password`. */
 export async function changePassword(deps: AdministerDeps, email: string): Promise<void> {
+  await deps.administration.checkUser(email);
   await deps.administration.setPassword(email, await passwordOf(deps, `new password of ${email}`));
   deps.context.print(`the password of ${email} is changed; it is signed out everywhere\n`);
 }
