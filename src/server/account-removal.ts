@@ -1,4 +1,3 @@
-import type { Key, RangeOptions } from 'lmdb';
 import type { Blobs } from './blobs.ts';
 import type { Database } from './database.ts';
 import { TEXT_END } from './rows.ts';
@@ -38,12 +37,12 @@ export async function finishRemovals(database: Database, blobs: Blobs): Promise<
   for (const uid of [...database.removals.getKeys({})]) await removeAccountData(database, blobs, uid);
 }
 
-interface AnyTable<V = unknown, K extends Key = Key> {
-  getRange(options: RangeOptions): Iterable<{ key: K; value: V }>;
+interface AnyTable<V = unknown, K = unknown> {
+  getRange(options: object): Iterable<{ key: K; value: V }>;
   remove(key: K): unknown;
 }
 
-async function inPieces<V, K extends Key>(
+async function inPieces<V, K>(
   uid: string,
   table: AnyTable<V, K>,
   remove: (rows: readonly { key: K; value: V }[]) => Promise<void>,

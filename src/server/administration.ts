@@ -8,22 +8,7 @@ import type { Database } from './database.ts';
 import { randomSuffix } from './random-suffix.ts';
 import type { Repository } from './repository.ts';
 import type { UserRow } from './rows.ts';
-import type { AdministrationRules } from './rules.ts';
-
-/** Result of `addKeyPair`: the private key is shown only once. */
-export interface KeyPair {
-  readonly accessKeyId: string;
-  readonly privateAccessKey: string;
-}
-
-export interface UserSummary {
-  readonly userId: string;
-  readonly email: string;
-  readonly nickname: string;
-  readonly quotaBytes: number;
-  readonly usageBytes: number;
-  readonly keyPairs: readonly string[];
-}
+import type { AdministrationRules, KeyPair, UserSummary } from './rules.ts';
 
 /**
  * The functions of the service's developer console and sign-up page: users, applications, keys, shares. Works on the

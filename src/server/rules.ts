@@ -1,7 +1,6 @@
 import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
 import type { IssuedToken, Sender, Session } from './accounts.ts';
-import type { KeyPair, UserSummary } from './administration.ts';
 import type { Exchange } from './exchange.ts';
 import type { Page } from './listing.ts';
 import type { Need, Relocation } from './repository.ts';
@@ -111,6 +110,21 @@ export interface BlobRules {
   read(name: string, start: number, end: number): AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
   /** A path or bytes, for callers with their own reader. */
   source(name: string): Promise<string | Uint8Array>;
+}
+
+/** Result of `addKeyPair`: the private key is shown only once. */
+export interface KeyPair {
+  readonly accessKeyId: string;
+  readonly privateAccessKey: string;
+}
+
+export interface UserSummary {
+  readonly userId: string;
+  readonly email: string;
+  readonly nickname: string;
+  readonly quotaBytes: number;
+  readonly usageBytes: number;
+  readonly keyPairs: readonly string[];
 }
 
 /** The operator's functions. Every mistake is a UsageError of one sentence. */

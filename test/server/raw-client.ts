@@ -1,6 +1,7 @@
 import { request as httpRequest, type IncomingHttpHeaders } from 'node:http';
-import type { Administration, KeyPair } from '../../src/server/administration.ts';
+import type { Administration } from '../../src/server/administration.ts';
 import type { ReferenceServer } from '../../src/server/reference-server.ts';
+import type { KeyPair } from '../../src/server/rules.ts';
 
 export interface RawAnswer {
   readonly status: number;
