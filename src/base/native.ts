@@ -15,6 +15,9 @@ import { systemKind, whyUnsupported } from './supported-system.ts';
  */
 const PLACES = ['build', `prebuilds/${process.platform}-${process.arch}`];
 
+/** The installed package brings the addon, and not its sources. */
+const CURE = 'in a clone run: node scripts/build-native.mjs; otherwise install the package again';
+
 /** The functions of files.c; they return a negative errno instead of throwing. */
 interface FileFunctions {
   punchHole(fd: number, offset: number, length: number): number;
@@ -45,13 +48,13 @@ export function loadAddon<T>(): T {
   }
   const why = whyUnsupported(systemKind());
   if (why !== null) throw new UsageError(why.sentence, 1);
-  throw new UsageError('the kernel addon is not built; run: node scripts/build-native.mjs', 1);
+  throw new UsageError(`the kernel addon is not built; ${CURE}`, 1);
 }
 
 /** dlopen(3) reports files and symbols; if the system is unsupported, the message says that instead. */
 function notLoaded(error: Error): UsageError {
   const why = whyUnsupported(systemKind())?.sentence;
-  const sentence = why ?? `the kernel addon cannot be loaded: ${error.message}; run: node scripts/build-native.mjs`;
+  const sentence = why ?? `the kernel addon cannot be loaded: ${error.message}; ${CURE}`;
   return new UsageError(sentence, 1, { cause: error });
 }
 

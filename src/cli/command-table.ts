@@ -27,7 +27,10 @@ export const COMMANDS = [
     args: [optional('url', 'address of the service, such as https://api.example.com (CFS_URL)', null)],
     flags: [
       { flag: '--username', placeholder: '<address>', help: 'the user name (CFS_USERNAME)' },
-      toggle('--password-stdin', 'read the password from the first line of standard input (CFS_PASSWORD)'),
+      toggle(
+        '--password-stdin',
+        'read the password from the first line of standard input (CFS_PASSWORD, CFS_PASSWORD_FILE)',
+      ),
       { flag: '--application', placeholder: '<id>', help: 'the application ID (CFS_APPLICATION)' },
       {
         flag: '--access-key-id',
@@ -37,7 +40,7 @@ export const COMMANDS = [
       {
         flag: '--private-access-key-file',
         placeholder: '<file>',
-        help: 'a file whose first line is the secret of that key (CFS_PRIVATE_ACCESS_KEY holds the secret itself)',
+        help: 'a file whose first line is the secret of that key (CFS_PRIVATE_ACCESS_KEY_FILE; CFS_PRIVATE_ACCESS_KEY holds the secret itself)',
         completion: 'path',
       },
       toggle('--insecure', 'allow an unencrypted connection to another machine; it exposes the password'),

@@ -32,3 +32,15 @@ export function secretFromFile(path: string, flag: string): string {
   if (line === '') throw new UsageError(`${flag}: ${visible(path)} is empty`);
   return line;
 }
+
+/**
+ * A secret from the environment: from the variable itself, or from the file that NAME_FILE names, as container engines mount secrets.
+ *
+ * @returns null if neither is set or both are empty @throws UsageError if both are set, or the file cannot be read or is empty
+ */
+export function secretFromEnvironment(env: Readonly<Record<string, string | undefined>>, name: string): string | null {
+  const [value, path] = [env[name] ?? '', env[`${name}_FILE`] ?? ''];
+  if (value !== '' && path !== '') throw new UsageError(`${name} and ${name}_FILE are both set: unset one of them`);
+  if (path !== '') return secretFromFile(path, `${name}_FILE`);
+  return value === '' ? null : value;
+}

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -72,6 +72,16 @@ async function login(env: Record<string, string>): Promise<string> {
 
 test('the authority that SSL_CERT_FILE names is believed', async () => {
   expect(await login({ SSL_CERT_FILE: certificateFile })).toContain('signed in');
+});
+
+test('secrets may be in files, as container engines mount them', async () => {
+  const secrets = ['CFS_PASSWORD', 'CFS_PRIVATE_ACCESS_KEY'].map((name) => {
+    const path = join(directory, name);
+    writeFileSync(path, `${inputs[name]}\n`);
+    return { [name]: '', [`${name}_FILE`]: path };
+  });
+
+  expect(await login(Object.assign({ SSL_CERT_FILE: certificateFile }, ...secrets))).toContain('signed in');
 });
 
 test('one that nobody named is not, and the reason is said', async () => {

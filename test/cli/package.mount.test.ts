@@ -15,20 +15,20 @@ interface Pack {
   readonly files: readonly { readonly path: string; readonly size: number; readonly mode: number }[];
 }
 
-/** All that may be in it: programs, the addon (built, and its sources for other machines), documents. */
+/** All that may be in it: programs, the built addons, documents. */
 const ALLOWED = [
   /^bin\/cfs(-mount)?$/,
   /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z-]+\/)?[a-z0-9-]+\.js(\.map)?$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z0-9-]+\.md)$/,
   /^man\/[a-z-]+\.1$/,
-  /^native-deps\/fuse-kernel\/([a-z-]+\.[ch]|README\.md|prebuilds\/linux-[a-z0-9]+\/fuse-kernel\.node)$/,
-  /^scripts\/build-native\.mjs$/,
+  /^native-deps\/fuse-kernel\/prebuilds\/linux-(x64|arm64)\/fuse-kernel\.node$/,
 ];
 /** All that the package is made of. */
 const SOURCES =
   '.npmrc package.json package-lock.json tsconfig.json tsconfig.build.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
 const PACKED_BYTES_MAX = 1.25 * 1024 ** 2;
+const INSTALLED_KIB_MAX = 40 * 1024;
 
 let home: CommandHome;
 let pack: Pack;
@@ -137,6 +137,8 @@ test('installed from that file alone, the programs sign in, mount, push and end'
   await runCommand(['sh', '-euc', install, 'sh', packed, installed, prefix], { timeoutMs: 180_000 });
   expect(existsSync(join(prefix, 'share/man/man1/cfs-mount.1'))).toBe(true);
   expectLockedVersions(installed);
+  const { stdout: kib } = await runCommand(['du', '-sk', '--apparent-size', installed]);
+  expect(Number(kib.split('\t')[0])).toBeLessThanOrEqual(INSTALLED_KIB_MAX);
   const server = await ReferenceServer.start();
   try {
     const { account } = server;

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect } from 'vitest';
@@ -16,7 +16,6 @@ const missing =
     : (missingPrograms('aarch64-linux-gnu-gcc', 'qemu-aarch64-static', 'dpkg-deb') ?? missingAddon());
 const { version } = JSON.parse(textOf('package.json')) as { version: string };
 const BUILD_MS_MAX = 600_000;
-const PACKAGE_BYTES_MAX = 40 * 1024 ** 2;
 
 let directory: string;
 let program: string;
@@ -26,14 +25,21 @@ const run = (...argv: readonly string[]) =>
 beforeAll(async () => {
   if (missing !== null) return;
   directory = mkdtempSync(join(tmpdir(), 'cfs-arm64-'));
-  const argv = [process.execPath, join(PROJECT, 'scripts/package.mjs'), '--arch', 'arm64', '--out', directory];
+  const argv = [
+    process.execPath,
+    join(PROJECT, 'scripts/package.mjs'),
+    '--arch',
+    'arm64',
+    '--fast',
+    '--out',
+    directory,
+  ];
   await runCommand(argv, { timeoutMs: BUILD_MS_MAX });
   mkdirSync(join(directory, 'tree'));
   const file = join(directory, `cfs-mount_${version}-1_arm64.deb`);
   await runCommand(['dpkg-deb', '-x', file, join(directory, 'tree')], { timeoutMs: 100_000 });
-  expect(statSync(file).size).toBeLessThanOrEqual(PACKAGE_BYTES_MAX);
   program = join(directory, 'tree/usr/lib/cfs-mount/package');
-}, BUILD_MS_MAX);
+}, 2 * BUILD_MS_MAX);
 
 afterAll(() => {
   if (missing === null) rmSync(directory, { recursive: true });

@@ -179,7 +179,11 @@ test('mistakes are one sentence and a code', async () => {
   const nobody = join(directory, 'nobody');
   const cases: [args: string[], code: number, sentence: RegExp][] = [
     [['user', 'add', 'a@example.com', '--password-stdin'], 2, /there is a user/],
-    [['user', 'add', 'c@example.com'], 2, /no password: set CFS_PASSWORD or use --password-stdin/],
+    [
+      ['user', 'add', 'c@example.com'],
+      2,
+      /no password: set CFS_PASSWORD or CFS_PASSWORD_FILE, or use --password-stdin/,
+    ],
     [['key', 'add', 'nobody@example.com'], 2, /there is no user/],
     [['--listen', '0.0.0.0'], 2, /can be overheard/],
     [['--listen', '127.0.0.1:99999'], 2, /not HOST:PORT/],

@@ -12,6 +12,7 @@ import type { RemoteUser } from '../../remote/contract.ts';
 import { openService } from '../../remote/open-service.ts';
 import { settledOptions } from '../option-flags.ts';
 import type { Prompt } from '../prompt.ts';
+import { secretFromEnvironment } from '../secret-input.ts';
 import type { ServiceWait } from '../service-wait.ts';
 
 /** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
@@ -154,7 +155,8 @@ async function gatherInputs(
   const given: Record<string, string> = {};
   const missing: string[] = [];
   for (const { field, variable, flag, question, ...input } of INPUTS) {
-    const value = flags[field] ?? env[variable] ?? '';
+    const known = 'secret' in input ? secretFromEnvironment(env, variable) : env[variable];
+    const value = flags[field] ?? known ?? '';
     if (value !== '') given[field] = value;
     else if (prompt === null) missing.push(`${variable} (${flag})`);
     else given[field] = await prompt.ask(question, { hidden: 'secret' in input });

@@ -25,7 +25,7 @@ export const FINDINGS = {
   'addon-missing': problem('fuse', 'noFuse', {
     symptom: '`the kernel addon is not built`',
     cause: 'the addon written in C is missing, or was built for another machine',
-    cure: 'run node scripts/build-native.mjs in the folder of the clone or of the installed package; it needs a C compiler',
+    cure: 'in a clone run node scripts/build-native.mjs, which needs a C compiler; otherwise install the package again',
   }),
   'glibc-too-old': problem('fuse', 'noFuse', {
     symptom: "`glibc 2.34 or later is needed`, or *version `GLIBC_2.34' not found*",

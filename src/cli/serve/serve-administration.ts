@@ -6,6 +6,7 @@ import { openAdministration } from '../../server/reference-server.ts';
 import type { CommandContext } from '../command-context.ts';
 import type { Invocation } from '../invocation.ts';
 import { terminalPrompt } from '../prompt.ts';
+import { secretFromEnvironment } from '../secret-input.ts';
 
 /** Opens the data, whether or not a server runs on them, and closes them again. */
 export async function withAdministration(
@@ -57,10 +58,11 @@ const APPLICATION = 'cfs-mount';
 /** Never from the command line: other users of the machine can read that. */
 async function passwordOf({ given, context }: AdministerDeps, question: string): Promise<string> {
   if (given.has('--password-stdin')) return firstLine(await standardInput());
-  const known = context.env.CFS_PASSWORD;
-  if (known !== undefined && known !== '') return known;
+  const known = secretFromEnvironment(context.env, 'CFS_PASSWORD');
+  if (known !== null) return known;
   const prompt = terminalPrompt(process.stdin as never, process.stderr as never);
-  if (prompt === null) throw new UsageError('no password: set CFS_PASSWORD or use --password-stdin');
+  if (prompt === null)
+    throw new UsageError('no password: set CFS_PASSWORD or CFS_PASSWORD_FILE, or use --password-stdin');
   return prompt.ask(question, { hidden: true });
 }
 
