@@ -1,11 +1,11 @@
+import { backoffMs } from '../base/backoff.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentStore } from './content-store.ts';
 
 const PAUSE_MS = 2000;
-/** Pause between two attempts to take stock; doubles each time. */
-const STOCK_PAUSE_MS = 10_000;
-const STOCK_PAUSE_MAX_MS = 10 * 60_000;
+/** Pause between two attempts to take stock. */
+const STOCK_BACKOFF = { firstMs: 10_000, maxMs: 10 * 60_000 };
 
 /**
  * Maintains the contents until `signal` is aborted: takes stock once, then collects, evicts and merges layers every few
@@ -18,14 +18,15 @@ export async function maintainContents(
 ): Promise<void> {
   const { clock, log } = deps;
   let isStockTaken = await contents.takeStock(signal);
-  let stockPauseMs = STOCK_PAUSE_MS;
-  let stockAtMs = clock.elapsedMs() + stockPauseMs;
+  let attempts = 1;
+  const nextStockMs = (): number => clock.elapsedMs() + backoffMs(attempts, clock.random(), STOCK_BACKOFF);
+  let stockAtMs = nextStockMs();
   while (!signal.aborted) {
     try {
       if (!isStockTaken && clock.elapsedMs() >= stockAtMs) {
         isStockTaken = await contents.takeStock(signal);
-        stockPauseMs = Math.min(stockPauseMs * 2, STOCK_PAUSE_MAX_MS);
-        stockAtMs = clock.elapsedMs() + stockPauseMs;
+        attempts++;
+        stockAtMs = nextStockMs();
       }
       contents.collect();
       await contents.mergeLayers(signal);

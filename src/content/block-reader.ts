@@ -1,12 +1,14 @@
 import { unlessAborted } from '../base/abort.ts';
+import { backoffMs } from '../base/backoff.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, isPassing, ProtocolError, SignInError, StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { WrittenExtent } from '../base/resources.ts';
+import type { ServiceHealth } from '../base/service-health.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../bytes/contents.ts';
 import { Fetch } from './fetch.ts';
-import type { Patience } from './patience.ts';
+import type { RequestRetry } from './request-retry.ts';
 import type { VersionSource } from './version-source.ts';
 
 /** Size of one ranged GET: long enough to be worth the round trip, short enough that several run in parallel. */
@@ -31,8 +33,7 @@ const PREFETCH_SHARE = 1 / 2;
 const WINDOW_SHARE = 1 / 8;
 
 /** Pause between two attempts to complete a content in the background. */
-const COMPLETION_PAUSE_MS = 5_000;
-const COMPLETION_PAUSE_MS_MAX = 60_000;
+const COMPLETION_BACKOFF = { firstMs: 7_000, maxMs: 60_000 };
 
 /** A piece whose bytes are present. */
 export type PresentPiece = Exclude<Piece, { kind: 'missing' }>;
@@ -47,14 +48,15 @@ export interface Caller {
  * Reads a content through the block cache: immediately if every block is present, otherwise after fetching the missing ones.
  *
  * No reader owns a fetch: readers join and leave, an interrupted reader does not fail the others, and the bytes that arrive are
- * kept. A failed fetch is retried in the background (`Patience`).
+ * kept. A failed fetch is retried in the background (`RequestRetry`).
  */
 export class BlockReader {
   readonly #contents: Contents;
   readonly #source: VersionSource;
   readonly #clock: Clock;
   readonly #log: Logger;
-  readonly #patience: Patience;
+  readonly #retry: RequestRetry;
+  readonly #health: ServiceHealth;
   readonly #readTimeoutMs: number;
   readonly #prefetchBytesMax: number;
   /** How far one stream may fetch ahead of its reader, bytes. */
@@ -76,7 +78,8 @@ export class BlockReader {
     source: VersionSource;
     clock: Clock;
     log: Logger;
-    patience: Patience;
+    retry: RequestRetry;
+    health: ServiceHealth;
     readTimeoutMs: number;
     /** `--cache-size`: read-ahead takes a share of it. */
     cacheBytes: number;
@@ -85,7 +88,8 @@ export class BlockReader {
     this.#source = deps.source;
     this.#clock = deps.clock;
     this.#log = deps.log;
-    this.#patience = deps.patience;
+    this.#retry = deps.retry;
+    this.#health = deps.health;
     this.#readTimeoutMs = deps.readTimeoutMs;
     this.#prefetchBytesMax = Math.min(PREFETCH_BYTES_MAX, deps.cacheBytes * PREFETCH_SHARE);
     this.windowBytesMax = deps.cacheBytes * WINDOW_SHARE;
@@ -137,14 +141,14 @@ export class BlockReader {
    */
   async completeBehind(id: ContentId, extent: Extent, signal: AbortSignal): Promise<void> {
     try {
-      for (let pauseMs = COMPLETION_PAUSE_MS; ; pauseMs = Math.min(2 * pauseMs, COMPLETION_PAUSE_MS_MAX)) {
+      for (let failures = 1; ; failures++) {
         const failure = await this.complete(id, extent, signal).then(
           () => null,
           (error: unknown) => error,
         );
         if (failure === null) return;
         if (!mayPass(failure)) throw failure;
-        await this.#clock.sleep(pauseMs, signal);
+        await this.#clock.sleep(backoffMs(failures, this.#clock.random(), COMPLETION_BACKOFF), signal);
         if ((this.#contents.record(id)?.refs ?? 0) === 0) return;
       }
     } catch (err) {
@@ -288,7 +292,7 @@ export class BlockReader {
       lease.release();
       this.#forget(fetch);
     };
-    this.#fetchPatiently(fetch, sizeBytes, giveUp.signal).then(
+    this.#fetchWithRetry(fetch, sizeBytes, giveUp.signal).then(
       () => {
         over();
         fetch.end();
@@ -313,9 +317,9 @@ export class BlockReader {
     if (fetches?.size === 0) this.#fetches.delete(fetch.content);
   }
 
-  async #fetchPatiently(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
+  async #fetchWithRetry(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
     try {
-      await this.#patience.ask(
+      await this.#retry.ask(
         (signal) => this.#fetchSomewhere(fetch, sizeBytes, signal),
         giveUp,
         () => fetch.landedTo,
@@ -365,7 +369,7 @@ export class BlockReader {
       if (end > fetch.landedTo) fetch.landed(end);
     };
     const written = (there: WrittenExtent): void => {
-      this.#patience.bytesCame();
+      this.#health.bytesCame();
       const { first = 0, marks: fresh = [] } = there.marks ?? {};
       for (const [at, mark] of fresh.entries()) marks.set(first + at, mark);
       if (signal.aborted || there.start > extent.start || there.end === there.start) return;

@@ -17,8 +17,8 @@ import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/ta
 import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
 import { madeOver, recordNewest } from './newest-version.ts';
 import { OrderedChanges } from './ordered-changes.ts';
-import type { Patience } from './patience.ts';
 import { ReadProgress } from './read-progress.ts';
+import type { RequestRetry } from './request-retry.ts';
 import { seekIn } from './seek.ts';
 import type { VersionSource } from './version-source.ts';
 import { type ContentPlace, changedAt, type UnflushedAttributes, type Writing, writtenAt } from './writing.ts';
@@ -28,7 +28,7 @@ export interface OpenFileDeps {
   readonly contents: Contents;
   readonly reader: BlockReader;
   readonly source: VersionSource;
-  readonly patience: Patience;
+  readonly retry: RequestRetry;
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
@@ -386,14 +386,14 @@ export class OpenFile {
   }
 
   async #askForVersion(purpose: 'read' | 'write'): Promise<void> {
-    const { store, contents, source, patience, clock, openWaitMs } = this.#deps;
+    const { store, contents, source, retry, clock, openWaitMs } = this.#deps;
     const asked = this.#node();
     const resource = asked?.remote?.resource;
     if (this.#kept !== null) return this.#askForKept(resource, this.#kept);
     if (asked === undefined || resource === undefined) return;
     const newest = (signal: AbortSignal) => source.newestVersion(resource, signal);
     // Revalidation is bounded by `--open-wait`.
-    const version = await (isSuspect(asked) ? patience.askBriefly(newest, openWaitMs) : patience.ask(newest));
+    const version = await (isSuspect(asked) ? retry.askBriefly(newest, openWaitMs) : retry.ask(newest));
     if (version === null && isSuspect(asked)) return this.#holdLatest(this.#node()?.local?.content ?? null);
     if (version === null) {
       if ((this.#node()?.remote?.sizeBytes ?? 0) > 0)
@@ -402,7 +402,7 @@ export class OpenFile {
     }
     const askedSizeBytes = asked?.local?.sizeBytes ?? 0;
     if (purpose === 'read' && askedSizeBytes !== version.sizeBytes) {
-      const older = await patience.ask((signal) => source.versionOfLength(resource, askedSizeBytes, signal));
+      const older = await retry.ask((signal) => source.versionOfLength(resource, askedSizeBytes, signal));
       if (older !== null && this.#holdOlder(older, resource)) return;
     }
     const { content, other } = recordNewest({ store, contents, clock }, { asked, resource, version });
@@ -420,11 +420,9 @@ export class OpenFile {
 
   /** The bytes of a version that was replaced before any of them was read. @throws FsError ESTALE the service has dropped them */
   async #askForKept(resource: ResourceUrl | undefined, { sizeBytes }: FileBytes): Promise<void> {
-    const { source, patience } = this.#deps;
+    const { source, retry } = this.#deps;
     const version =
-      resource === undefined
-        ? null
-        : await patience.ask((signal) => source.versionOfLength(resource, sizeBytes, signal));
+      resource === undefined ? null : await retry.ask((signal) => source.versionOfLength(resource, sizeBytes, signal));
     if (version === null || resource === undefined || !this.#holdOlder(version, resource))
       throw new FsError('ESTALE', NO_LONGER_KEPT);
   }

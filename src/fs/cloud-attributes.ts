@@ -2,7 +2,7 @@ import { FsError } from '../base/errors.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
-import type { Patience } from '../content/patience.ts';
+import type { RequestRetry } from '../content/request-retry.ts';
 import type { VersionSource } from '../content/version-source.ts';
 import type { Answer } from '../kernel/binding.ts';
 import type { NodeRecord, RemoteFacet } from '../store/tables.ts';
@@ -21,7 +21,7 @@ export interface CloudAttributesDeps {
   readonly contents: Pick<Contents, 'record'>;
   readonly source: Pick<VersionSource, 'newestVersion'>;
   readonly links: PublicLinks;
-  readonly patience: Patience;
+  readonly retry: RequestRetry;
   /** The state of one node as shown to users (`SyncLoop.stateOf`). */
   readonly stateOf: (ino: Inode) => string;
 }
@@ -86,8 +86,8 @@ export class CloudAttributes {
     const resource = node.remote?.resource;
     // Not EAGAIN: setxattr(2) would say EOPNOTSUPP for it (fs/xattr.c of the kernel).
     if (resource === undefined) throw new FsError('EBUSY', 'the file is not uploaded yet');
-    const { links, patience } = this.#deps;
-    await patience.ask((stop) => links.setPublicLink(resource, wanted, stop), signal());
+    const { links, retry } = this.#deps;
+    await retry.ask((stop) => links.setPublicLink(resource, wanted, stop), signal());
   }
 
   /** As setting `public_link` to `off`. @throws as `set` */
@@ -106,13 +106,13 @@ export class CloudAttributes {
   }
 
   #newest(remote: RemoteFacet, signal: () => AbortSignal): Promise<RemoteVersion | null> {
-    const { source, patience } = this.#deps;
-    return patience.ask((stop) => source.newestVersion(remote.resource, stop), signal());
+    const { source, retry } = this.#deps;
+    return retry.ask((stop) => source.newestVersion(remote.resource, stop), signal());
   }
 
   async #publicLink(remote: RemoteFacet, signal: () => AbortSignal): Promise<Uint8Array> {
-    const { links, patience } = this.#deps;
-    const link = await patience.ask((stop) => links.publicLink(remote.resource, stop), signal());
+    const { links, retry } = this.#deps;
+    const link = await retry.ask((stop) => links.publicLink(remote.resource, stop), signal());
     return Buffer.from(link ?? OFF);
   }
 

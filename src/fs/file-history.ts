@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
-import type { Patience } from '../content/patience.ts';
+import type { RequestRetry } from '../content/request-retry.ts';
 import type { VersionHistory } from '../content/version-source.ts';
 import { isSameServiceTime } from '../store/service-time.ts';
 import type { RemoteFacet } from '../store/tables.ts';
@@ -25,14 +25,14 @@ const HISTORIES_MAX = 512;
 /** Short-lived cache of file histories. Concurrent callers share one request per file. */
 export class FileHistory {
   readonly #source: VersionHistory;
-  readonly #patience: Patience;
+  readonly #retry: RequestRetry;
   readonly #clock: Clock;
   /** Least recently requested first. */
   readonly #known = new Map<Inode, Known>();
 
-  constructor(deps: { source: VersionHistory; patience: Patience; clock: Clock }) {
+  constructor(deps: { source: VersionHistory; retry: RequestRetry; clock: Clock }) {
     this.#source = deps.source;
-    this.#patience = deps.patience;
+    this.#retry = deps.retry;
     this.#clock = deps.clock;
   }
 
@@ -65,7 +65,7 @@ export class FileHistory {
   }
 
   async #ask(resource: ResourceUrl): Promise<readonly NamedVersion[]> {
-    const versions = await this.#patience.ask((signal) => this.#source.versions(resource, signal));
+    const versions = await this.#retry.ask((signal) => this.#source.versions(resource, signal));
     return named(versions.filter(({ complete }) => complete));
   }
 }

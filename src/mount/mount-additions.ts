@@ -1,10 +1,11 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import type { ServiceHealth } from '../base/service-health.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { ContentStore } from '../bytes/content-store.ts';
 import type { Options } from '../config/options.ts';
 import type { BlockReader } from '../content/block-reader.ts';
-import type { Patience } from '../content/patience.ts';
+import type { RequestRetry } from '../content/request-retry.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { PinnedPath } from '../control/status-model.ts';
 import { CloudAttributes, type PublicLinks } from '../fs/cloud-attributes.ts';
@@ -30,7 +31,8 @@ export interface AdditionsDeps {
   readonly reader: BlockReader;
   readonly source: VersionSource & VersionHistory;
   readonly links: PublicLinks;
-  readonly patience: Patience;
+  readonly retry: RequestRetry;
+  readonly health: ServiceHealth;
   readonly places: AccountPlaces | null;
   readonly changes: NodeChanges;
   readonly pinned: PinnedSet;
@@ -43,11 +45,12 @@ export interface AdditionsDeps {
 
 /** What a mount has beside the user's files: `.versions/`, `user.cfs.*`, the places of an account, and what is pinned. */
 export function withAdditions(parts: AdditionsDeps): { readonly mounted: ComposedFileSystem; readonly pins: Pins } {
-  const { fileSystem, options, clock, source, patience } = parts;
+  const { fileSystem, options, clock, source, retry } = parts;
   const pins = new Pins({ ...parts, files: fileSystem.files, roundMs: Math.max(1_000, 2 * options.dirTtlMs) });
+  parts.health.onReachable(() => pins.reachable());
   const mounted = new ComposedFileSystem({
     files: fileSystem,
-    versions: new VersionsDirectory({ ...parts, history: new FileHistory({ source, patience, clock }) }),
+    versions: new VersionsDirectory({ ...parts, history: new FileHistory({ source, retry, clock }) }),
     attributes: new CloudAttributes(parts),
     tree: parts.tree,
     places: parts.places,

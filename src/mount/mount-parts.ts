@@ -2,6 +2,7 @@ import { statfsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import { ServiceHealth } from '../base/service-health.ts';
 import { maintainContents } from '../bytes/content-maintenance.ts';
 import { ContentStore } from '../bytes/content-store.ts';
 import { WritePace } from '../bytes/write-pace.ts';
@@ -9,8 +10,8 @@ import { cacheBudget } from '../config/cache-budget.ts';
 import type { Options } from '../config/options.ts';
 import { BlockReader } from '../content/block-reader.ts';
 import { completed } from '../content/completed.ts';
-import { Patience } from '../content/patience.ts';
 import { RacilyCleanFiles } from '../content/racily-clean-files.ts';
+import { RequestRetry } from '../content/request-retry.ts';
 import { AccountQuota } from '../fs/account-quota.ts';
 import type { ComposedFileSystem } from '../fs/composed-file-system.ts';
 import { FileSystem } from '../fs/file-system.ts';
@@ -44,7 +45,7 @@ export interface MountParts {
   readonly contents: ContentStore;
   readonly tree: Tree;
   readonly freshness: Freshness;
-  readonly patience: Patience;
+  readonly health: ServiceHealth;
   readonly reader: BlockReader;
   readonly fileSystem: FileSystem;
   readonly mounted: ComposedFileSystem;
@@ -121,24 +122,25 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     onOther: (ino, was) => changes.emit('remote', [{ kind: 'inode', ino, was }]),
   });
   const places = options.root === 'account' ? new AccountPlaces({ store }) : null;
+  const health = new ServiceHealth({ clock });
   const freshness = new Freshness({
-    ...{ tree, marks, clock, openFiles },
+    ...{ tree, marks, health, clock, openFiles },
     listing: places?.noting(service.listings) ?? service.listings,
     log: log.child({ part: 'freshness' }),
     onHeld: ({ at, nodes }) => deps.onEvent({ type: 'held-back', path: pathOf(store, at), nodes }),
     revalidate: (folder, signal) => racilyClean.revalidate(folder, signal),
     options: { dirTtlMs: options.dirTtlMs, openWaitMs, readTimeoutMs },
   });
-  const patience = new Patience({ clock, log: log.child({ part: 'patience' }), shutdown, readTimeoutMs });
+  const retry = new RequestRetry({ health, clock, log: log.child({ part: 'retry' }), shutdown, readTimeoutMs });
   const reader = new BlockReader({
-    ...{ contents, source, clock, patience, readTimeoutMs, cacheBytes },
+    ...{ contents, source, clock, retry, health, readTimeoutMs, cacheBytes },
     log: log.child({ part: 'reader' }),
   });
   const fileSystem = new FileSystem({
     ...{ tree, freshness, contents, changes, clock },
     prefetcher: reader,
     openFile: {
-      ...{ store, contents, reader, source, patience, clock, shutdown, openWaitMs, inUse },
+      ...{ store, contents, reader, source, retry, clock, shutdown, openWaitMs, inUse },
       log: log.child({ part: 'content' }),
       onWritten: (ino) => changes.emit('written', ino),
     },
@@ -157,7 +159,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     openPushMs: options.openPushMs,
   });
   const sync = new SyncLoop({
-    ...{ store, contents, names, marks, clock },
+    ...{ store, contents, names, marks, health, clock },
     changes: service.changes,
     uploads: service.uploads,
     complete: (content, extent, signal) => completed(reader, content, extent, signal),
@@ -179,7 +181,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     },
   });
   const additions = withAdditions({
-    ...{ store, contents, tree, freshness, fileSystem, reader, source, patience, places, changes, pinned },
+    ...{ store, contents, tree, freshness, fileSystem, reader, source, retry, health, places, changes, pinned },
     ...{ clock, shutdown, options },
     links: service.links,
     log: log.child({ part: 'pins' }),
@@ -194,7 +196,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   openPush.start(shutdown);
   void maintainContents(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
   return {
-    ...{ store, contents, tree, freshness, patience, reader, fileSystem, sync, quota, cacheBytes, localFiles },
+    ...{ store, contents, tree, freshness, health, reader, fileSystem, sync, quota, cacheBytes, localFiles },
     ...additions,
   };
 }

@@ -18,7 +18,7 @@ import type {
 } from '../control/status-model.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
-import { pathOf, type SyncEvent, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
+import { pathOf, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
 import { localFolders } from '../tree/local-folders.ts';
 import { Tree } from '../tree/tree.ts';
@@ -88,7 +88,7 @@ class MountingWorker implements MountService {
       log: this.#log,
       clock: systemClock,
       shutdown: this.#shutdown.signal,
-      onEvent: (event) => this.#report(event),
+      onEvent: (event) => void this.#main.event(event).catch(() => {}),
     });
     return { hasRoot: this.#parts.store.get('node', ROOT_INODE) !== undefined };
   }
@@ -118,8 +118,8 @@ class MountingWorker implements MountService {
     };
     // Waits for the service time out on their own; this deadline is for operations that never answer.
     const deadlineMs = options.readTimeoutMs + 30_000;
-    const { mounted: fileSystem, patience } = this.#built;
-    const bytesCameMs = () => patience.bytesCameMs;
+    const { mounted: fileSystem, health } = this.#built;
+    const bytesCameMs = () => health.bytesCameMs;
     const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs };
     let descriptor = -1;
     if (options.binding === 'fuse-native') {
@@ -272,14 +272,11 @@ class MountingWorker implements MountService {
   }
 
   async reachable(): Promise<void> {
-    this.#built.patience.reachable();
-    this.#built.freshness.reachable();
-    this.#built.sync.reachable();
-    this.#built.pins.reachable();
+    this.#built.health.reachable();
   }
 
   async unreachable(): Promise<void> {
-    this.#built.freshness.unreachable(new TransportError('the service does not answer'));
+    this.#built.health.unanswered(new TransportError('the service does not answer'));
   }
 
   get #built(): MountParts {
@@ -374,12 +371,6 @@ class MountingWorker implements MountService {
 
   #parked({ path, kind, reason, detail, atMs }: SyncParkedChange): ParkedChange {
     return { path, kind, reason: parkReasonText(reason, detail), sinceMs: atMs };
-  }
-
-  /** The main thread, which sees every request, reports connection and sign-in itself. */
-  #report(event: SyncEvent): void {
-    if (event.type === 'offline' || event.type === 'online' || event.type === 'sign-in-needed') return;
-    void this.#main.event(event).catch(() => {});
   }
 
   #pathOfUrl(url: string): string | null {

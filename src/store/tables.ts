@@ -33,8 +33,8 @@ export interface LocalFacet {
 export type FileBytes = Pick<LocalFacet, 'content' | 'sizeBytes' | 'mtime'>;
 
 /**
- * What the service last told about a node's resource; while the bytes are changed here, what they were made over. Written by listings, acknowledged
- * pushes, and who writes over an older version that he has open.
+ * The last known state of a node's resource on the service; while the bytes are changed here, the base of that change. Written by listings, by
+ * acknowledged pushes, and by writes over an older version that is still open.
  */
 export interface RemoteFacet {
   readonly resource: ResourceUrl;
@@ -51,7 +51,7 @@ export interface RemoteFacet {
   readonly mediaType: string | null;
   /** The content that holds the newest version's bytes as far as we know; null: not asked yet. Always null for folders. */
   readonly content: ContentId | null;
-  /** This mount created the resource at this time (wall, ms); null when somebody else did or it is long ago (`--save-window`). */
+  /** This mount created the resource at this time (wall, ms); null if another client did, or longer ago than `--save-window`. */
   readonly createdHereMs: number | null;
   /** The local content with which another file took this resource over, until it is pushed: what it was made over is not what it replaces. */
   readonly takenOverBy?: ContentId;

@@ -1,7 +1,7 @@
+import type { ServiceHealth } from '../base/service-health.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import type { Intents } from './intents.ts';
-import type { ServiceLine } from './service-line.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import type { SyncRequest } from './sync-request.ts';
 
@@ -9,8 +9,8 @@ export interface AgendaDeps
   extends Pick<SyncDeps, 'store' | 'names' | 'isOpen' | 'isBeingWritten' | 'clock' | 'log' | 'options'> {
   readonly index: DirtyIndex;
   readonly intents: Intents;
-  /** Nothing is ready while it is closed. */
-  readonly line: Pick<ServiceLine, 'closedUntilMs' | 'isProbing'>;
+  /** Nothing is ready before `retryAtMs`. */
+  readonly health: Pick<ServiceHealth, 'retryAtMs' | 'isProbing'>;
   /** Nodes that are being pushed. */
   readonly pushing: { readonly size: number; has(ino: Inode): boolean };
   /** Nodes that `cfs sync --wait` names skip the settle delay. */

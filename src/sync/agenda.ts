@@ -43,7 +43,7 @@ export class Agenda {
   /** To be decided about in the next turn. */
   readonly #todo = new Set<Inode>();
   #sweepIsDue = false;
-  /** Whether the line was closed when something was to be pushed last. */
+  /** Whether `retryAtMs` was in the future when a push was to begin last. */
   #isHeld = false;
 
   constructor(deps: AgendaDeps) {
@@ -112,15 +112,15 @@ export class Agenda {
 
   /** What may be pushed now; it counts as begun when it is handed out. */
   *ready(): Iterable<Push> {
-    const { store, clock, line, pushing, intents, onWork } = this.#deps;
+    const { store, clock, health, pushing, intents, onWork } = this.#deps;
     const nowMs = clock.elapsedMs();
-    this.#isHeld = nowMs < line.closedUntilMs;
+    this.#isHeld = nowMs < health.retryAtMs;
     if (this.#isHeld) return;
     this.#ending.clear();
     // What is left of the queue is for the next turn: a folder of thousands may have been deleted since it was put there.
     for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
-      if (line.isProbing && this.#queue.running > 0) return;
-      const next = this.#queue.take(line.isProbing ? 'probe' : 'flow');
+      if (health.isProbing && this.#queue.running > 0) return;
+      const next = this.#queue.take(health.isProbing ? 'probe' : 'flow');
       if (next === null) return;
       // Since it was put there things may have changed.
       const decision = this.#decideAgain(next.ino);
@@ -156,7 +156,7 @@ export class Agenda {
     if (this.#asksForTurn()) return false;
     this.#due.armNext();
     // By what `ready` saw: the moment may have come since, and nobody else would ask for a turn.
-    if (this.#queue.size > 0 && this.#isHeld) this.#due.arm(this.#deps.line.closedUntilMs);
+    if (this.#queue.size > 0 && this.#isHeld) this.#due.arm(this.#deps.health.retryAtMs);
     if (this.#queue.running > 0 || this.#queue.size > 0) return false;
     if (!this.#sweepIsDue) return true;
     this.#sweepIsDue = false;

@@ -1,6 +1,6 @@
+import { backoffMs } from '../base/backoff.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
-import { backoffMs } from './backoff.ts';
 import type { Action } from './plan.ts';
 
 /**
@@ -47,7 +47,7 @@ export class DueTimes {
     this.#failures.set(ino, failures);
     this.#postponed++;
     const pauseMs = backoffMs(failures, this.#clock.random(), PUSH_BACKOFF, afterMs);
-    this.delay(ino, this.#clock.elapsedMs() + PAUSE_MIN_MS + pauseMs);
+    this.delay(ino, this.#clock.elapsedMs() + pauseMs);
   }
 
   /** How often a push was put off since the start. */
@@ -158,6 +158,4 @@ export class DueTimes {
 const SETTLE_MS_MAX = 60_000;
 /** Files of which it is remembered. */
 const UPLOADS_MAX = 1_000;
-const PUSH_BACKOFF = { firstMs: 2_000, maxMs: 300_000 };
-/** A push that failed is never repeated faster than this, however the dice fall. */
-const PAUSE_MIN_MS = 100;
+const PUSH_BACKOFF = { firstMs: 1_500, maxMs: 300_000 };

@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { backoffMs } from '../base/backoff.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, isPassing } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
@@ -8,20 +9,19 @@ import { soundContents } from '../bytes/sound-contents.ts';
 import { DamagedRow } from '../store/record-codec.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
 import type { StoreWriter } from '../store/tables.ts';
-import { backoffMs } from './backoff.ts';
 import type { UploadService } from './remote-changes.ts';
 
 /**
- * Files that were made here and filled by one plain PUT, whose answer does not say which version it made. Their bytes stay
- * drafts, and a draft is never given back by the cache. Asking costs a request for each file: only once the cache is over its
- * budget the service is asked, and what it names becomes a version like any other.
+ * Files that this mount created and filled by one plain PUT, whose response does not name the version. Their bytes stay drafts, which the cache
+ * never evicts. Learning the name costs one request per file. So the requests wait until the cache exceeds its budget; then each named draft
+ * becomes a version like any other.
  */
 export class MadeHere {
   readonly #deps: MadeHereDeps;
   /** Sealed drafts that the service holds as versions without a known name, oldest first. */
   readonly #nameless = new Set<ContentId>();
   #isLoaded = false;
-  /** Runs in a row that ended without an answer. */
+  /** Consecutive runs that ended without an answer. */
   #failures = 0;
   #closedUntilMs = 0;
 
@@ -39,12 +39,12 @@ export class MadeHere {
     return this.#nameless.size > 0 && this.#deps.contents.overBudgetBytes() > 0;
   }
 
-  /** How long nothing is asked because the service gave no answer, ms; 0: it may be asked. */
+  /** Remaining pause after a run without an answer, ms; 0: requests are useful. */
   get pauseMs(): number {
     return Math.max(0, Math.ceil(this.#closedUntilMs - this.#deps.clock.elapsedMs()));
   }
 
-  /** Asks for names while the cache is over its budget, some at a time. Does nothing during a pause, which a failure begins. */
+  /** Requests names while the cache exceeds its budget, some at a time. Does nothing during the pause after a failure. */
   async nameVersions(signal: AbortSignal): Promise<void> {
     const { contents, log } = this.#deps;
     if (this.pauseMs > 0 || contents.overBudgetBytes() === 0) return;
@@ -53,18 +53,18 @@ export class MadeHere {
     const ask = async (): Promise<void> => {
       for (let next = now.shift(); next !== undefined; next = now.shift()) {
         if (signal.aborted || contents.overBudgetBytes() === 0) return;
-        // Whatever the answer is: asked again after the next start at the earliest.
+        // Whatever the answer is, the next request follows after the next start at the earliest.
         this.#nameless.delete(next);
         try {
           await this.#name(next, signal);
         } catch (error) {
           this.#nameless.add(next);
-          now = []; // what one is told, all are told
+          now = []; // the other requests would fail for the same cause
           throw error;
         }
       }
     };
-    // One alone finds out whether the service answers again.
+    // After a failure, one request tests whether the service answers again.
     const atOnce = this.#failures > 0 ? 1 : ASKED_AT_ONCE_MAX;
     const asking = await Promise.allSettled(Array.from({ length: atOnce }, ask));
     if (signal.aborted) return;
@@ -74,16 +74,10 @@ export class MadeHere {
       return;
     }
     this.#failures++;
-    const pauseMs = this.#pauseOf(failed.reason);
+    const askedMs = failed.reason instanceof ApiError ? failed.reason.retryAfterMs : null;
+    const pauseMs = backoffMs(this.#failures, this.#deps.clock.random(), PAUSE, askedMs);
     this.#closedUntilMs = this.#deps.clock.elapsedMs() + pauseMs;
     log.debug({ err: failed.reason, pauseMs }, 'names of versions not asked for, later');
-  }
-
-  /** Never short, as a pause by chance alone may be: nobody waits for these answers. */
-  #pauseOf(reason: unknown): number {
-    const limitMs = Math.min(PAUSE.firstMs * 2 ** (this.#failures - 1), PAUSE.maxMs);
-    const askedMs = reason instanceof ApiError ? reason.retryAfterMs : null;
-    return limitMs / 2 + backoffMs(this.#failures, this.#deps.clock.random() / 2, PAUSE, askedMs);
   }
 
   async #name(content: ContentId, signal: AbortSignal): Promise<void> {
@@ -93,22 +87,22 @@ export class MadeHere {
       if (file === null) return;
       const complete = (await uploads.versions(file, signal)).filter((version) => version.complete);
       const [version] = complete;
-      // With a second version somebody else was there: which one is ours cannot be told.
+      // A second version is a remote one: the version of this mount is not known.
       if (version === undefined || complete.length > 1) return;
       if (version.sizeBytes !== contents.sizeOf(content) || this.#fileOf(content) !== file) return;
-      // Where the service keeps no old versions the only one may be somebody else's: it has another time than was listed.
+      // A service without old versions may hold a remote version only: its time differs from the listed one.
       const ino = store.get('resource', file);
       const listed = ino === undefined ? undefined : store.get('node', ino)?.remote?.modified;
       if (!mayBeTimeOf(listed ?? null, version.lastModifiedMs)) return;
       store.transact((tx) => contents.adopt(tx, content, version.url, file));
     } catch (error) {
-      // The listing tells what became of it; of a row that is damaged the store tells.
+      // The listing shows a removed file, and the store reports a damaged row.
       if (isGone(error) || error instanceof DamagedRow) return;
       throw error;
     }
   }
 
-  /** The file whose bytes these are, here and on the service; null when they are no more, or still change. */
+  /** The file that has these bytes, here and on the service; null if it has others by now, or they still change. */
   #fileOf(content: ContentId): ResourceUrl | null {
     const { store } = this.#deps;
     const record = store.get('content', content);
@@ -119,7 +113,7 @@ export class MadeHere {
     return node?.remote?.content === content && node.local?.content === content ? record.resource : null;
   }
 
-  /** What earlier runs left. */
+  /** Finds the drafts of earlier processes. */
   async #load(signal: AbortSignal): Promise<void> {
     let count = 0;
     const later = [...this.#nameless];
@@ -142,12 +136,11 @@ export interface MadeHereDeps {
   readonly log: Logger;
 }
 
-/** Whether the answer will be the same for as long as anybody asks: a refusal that is meant for this file, neither for now nor for the login. */
+/** Whether a retry is useless: a permanent refusal that concerns this file, not the sign-in. */
 function isGone(error: unknown): boolean {
   return error instanceof ApiError && error.status !== 401 && !isPassing(error);
 }
 
-/** The first pause is half of the first limit at least; without a wish of the service none is longer than the last. */
 const PAUSE = { firstMs: 10_000, maxMs: 10 * 60_000 };
 
 const NAMED_PER_RUN = 100;

@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import type { ServiceHealth } from '../base/service-health.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { StoreWriter } from '../store/tables.ts';
@@ -26,6 +27,7 @@ export interface SyncDeps {
   readonly isOpenForWriting: (ino: Inode) => boolean;
   /** Looks whether what a change is to be pushed into is still where it was, if that was not seen lately. Absent: it is. Never rejects. */
   readonly beforePush?: (ino: Inode) => void | Promise<void>;
+  readonly health: ServiceHealth;
   readonly clock: Clock;
   readonly log: Logger;
   /** For a person to read. */

@@ -13,10 +13,7 @@ export type SyncEvent =
   /** Removals that wait for a person's word; `nodes` as in `HeldRemoval`. */
   | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
   /** The service has lost the newest version; null: not all of its bytes were here. */
-  | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null }
-  | { readonly type: 'offline'; readonly reason: string }
-  | { readonly type: 'online'; readonly offlineMs: number }
-  | { readonly type: 'sign-in-needed' };
+  | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null };
 
 export type ChangeKind = 'upload' | 'create-folder' | 'rename' | 'delete';
 
@@ -56,9 +53,6 @@ export interface SyncStatus {
   /** Pushes that failed and were put off, since the start. */
   readonly postponed: number;
   readonly parked: readonly ParkedChange[];
-  /** Wall, ms; null while the service answers. */
-  readonly offlineSinceMs: number | null;
-  readonly signInNeeded: boolean;
 }
 
 /** What is to be pushed of a dirty node, in one word. */

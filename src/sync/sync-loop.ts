@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { unlessAborted } from '../base/abort.ts';
-import { UsageError } from '../base/errors.ts';
+import { SignInError, TransportError, UsageError } from '../base/errors.ts';
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { ifSound, liesIn } from '../store/node-table.ts';
 import type { Transaction } from '../store/tables.ts';
@@ -14,9 +14,8 @@ import type { Action } from './plan.ts';
 import type { Push } from './push.ts';
 import { Pusher } from './pusher.ts';
 import { Refusals } from './refusals.ts';
-import { ServiceLine } from './service-line.ts';
 import type { SyncDeps } from './sync-deps.ts';
-import { pathOf, type SyncEvent, type SyncStatus, type WaitingChange } from './sync-event.ts';
+import { pathOf, type SyncStatus, type WaitingChange } from './sync-event.ts';
 import { SyncReporter } from './sync-reporter.ts';
 import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import type { OnInTheWay } from './taken-names.ts';
@@ -38,7 +37,6 @@ export class SyncLoop {
   readonly #intents: Intents;
   readonly #agenda: Agenda;
   readonly #pusher: Pusher;
-  readonly #line: ServiceLine;
   readonly #tidying: Tidying;
   readonly #reporter: SyncReporter;
   readonly #discarding: Discarding;
@@ -63,9 +61,7 @@ export class SyncLoop {
     this.#intents = intents;
     this.#refusals = new Refusals(deps);
     this.#discarding = new Discarding({ store, intents, naming: deps.names, clock });
-    const onEvent = (event: SyncEvent): void => deps.onEvent(event);
-    const line = new ServiceLine({ clock, onEvent });
-    this.#line = line;
+    deps.health.onReachable(() => this.#wake());
     const madeHere = new MadeHere(deps);
     this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const pushing = this.#pushing;
@@ -81,7 +77,7 @@ export class SyncLoop {
       has: isBusy,
     };
     const agenda = new Agenda({
-      ...{ ...deps, index, intents, line, pushing: busy, requests, onWork, onVoid, onUndecided },
+      ...{ ...deps, index, intents, pushing: busy, requests, onWork, onVoid, onUndecided },
     });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
@@ -89,7 +85,7 @@ export class SyncLoop {
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
     this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onInTheWay, onKeptOpen, onNameless });
-    this.#reporter = new SyncReporter({ ...deps, agenda, line, pushing });
+    this.#reporter = new SyncReporter({ ...deps, agenda, pushing });
   }
 
   /** Goes on with what tables `upload` and `dirty` hold. */
@@ -122,8 +118,8 @@ export class SyncLoop {
    * @throws the signal's reason
    */
   syncNow(signal?: AbortSignal, within: Inode | null = null, onBegin?: OnBegin): Promise<SyncReport> {
-    this.#line.open();
-    const { store, isBeingWritten } = this.#deps;
+    const { store, health, isBeingWritten } = this.#deps;
+    health.retryNow();
     const request = new SyncRequest({
       inos: this.#dirtyWithin(within, 'inside'), // so that it is told of
       store,
@@ -171,16 +167,10 @@ export class SyncLoop {
     if (this.#pushing.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
   }
 
-  /** The service can be reached again, or somebody signed in: a try now. */
-  retryNow(): void {
-    this.#line.open();
-    this.#wake();
-  }
-
   /** Another try for what is parked (one node, or all), and for the service, now. @returns how many were parked */
   retry(ino?: Inode): number {
-    const { store } = this.#deps;
-    this.#line.open();
+    const { store, health } = this.#deps;
+    health.retryNow();
     const inos = ino === undefined ? this.status().parked.map((parked) => parked.ino) : [ino];
     // What is about to be parked is tried again as well.
     for (const one of ino === undefined ? this.#refusals.inos() : [ino])
@@ -241,12 +231,6 @@ export class SyncLoop {
     }
   }
 
-  /** The service answered somebody: what waits for it goes on without waiting for the pause to end. */
-  reachable(): void {
-    this.#line.reachable();
-    this.#wake();
-  }
-
   status(): SyncStatus {
     return this.#reporter.status;
   }
@@ -300,7 +284,7 @@ export class SyncLoop {
         // To have found out what the last one did is no answer to the next one, where there is one.
         if (push.action.type !== 'find-out' || !this.#isLeft(ino)) this.#unanswered.delete(ino);
         this.#refusals.drop(ino);
-        if (outcome !== 'unchanged') this.#line.answered();
+        if (outcome !== 'unchanged') this.#deps.health.pushed();
         this.#agenda.succeeded(push, outcome);
       }
     } catch (error) {
@@ -376,29 +360,27 @@ export class SyncLoop {
   }
 
   #failed({ ino, type }: Action, failure: Failure, error: unknown): void {
-    const { log, store } = this.#deps;
+    const { log, store, health } = this.#deps;
     switch (failure.type) {
       case 'stopped':
         return;
       case 'offline':
-        this.#line.lost(failure.detail);
+      case 'sign-in': {
+        const Reason = failure.type === 'offline' ? TransportError : SignInError;
+        health.unanswered(error instanceof Reason ? error : new Reason(failure.detail, { cause: error }));
         this.#notAnswered(ino);
-        log.debug({ ino, action: type, detail: failure.detail }, 'service not reached');
+        log.debug({ ino, action: type, detail: failure.detail }, 'service not reached, or sign-in refused');
         return;
-      case 'sign-in':
-        this.#line.refused();
-        this.#notAnswered(ino);
-        log.debug({ ino, action: type }, 'login refused');
-        return;
+      }
       case 'retry':
-        if (failure.trouble === 'service') this.#line.pause(failure.afterMs);
-        else if (failure.trouble === 'error') this.#line.erred(ino);
-        else this.#line.answered();
+        if (failure.trouble === 'service') health.overloaded(failure.afterMs);
+        else if (failure.trouble === 'error') health.erred(ino);
+        // `this`: a local cause, or a state of the node. It says nothing about the service.
         this.#agenda.failed(ino, failure.afterMs);
         log.warn({ ino, action: type, detail: failure.detail, err: error }, 'push postponed');
         return;
       case 'park': {
-        this.#line.answered();
+        if (failure.isRefusal) health.pushed();
         const isWanted = store.get('dirty', ino) !== undefined;
         store.transact((tx) => this.#park(tx, ino, failure));
         this.#tellParked(ino, type, failure);
@@ -415,9 +397,9 @@ export class SyncLoop {
     }
   }
 
-  /** One that gets no answer while others do is put off by itself: it must not close the line for them again and again. */
+  /** One that gets no answer while others do is put off by itself: it must not pause them again and again. */
   #notAnswered(ino: Inode): void {
-    const { answers } = this.#line;
+    const { answers } = this.#deps.health;
     const before = this.#unanswered.get(ino);
     this.#unanswered.set(ino, answers);
     if (before !== undefined && before < answers) this.#agenda.failed(ino, null);

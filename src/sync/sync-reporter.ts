@@ -1,7 +1,6 @@
 import type { Inode } from '../base/vocabulary.ts';
 import { soundNode, staysHere } from '../store/node-table.ts';
 import type { Agenda } from './agenda.ts';
-import type { ServiceLine } from './service-line.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import {
   changeKindOf,
@@ -12,7 +11,7 @@ import {
   type WaitingChange,
 } from './sync-event.ts';
 
-/** What is told of the pushes, to a person and to `cfs status`. Changes nothing. */
+/** Reports the pushes to users and to `cfs status`. Changes nothing. */
 export class SyncReporter {
   readonly #deps: SyncReporterDeps;
 
@@ -21,18 +20,17 @@ export class SyncReporter {
   }
 
   get status(): SyncStatus {
-    const { store, agenda, line, pushing } = this.#deps;
+    const { store, agenda, pushing } = this.#deps;
     const parked: ParkedChange[] = [];
     let pending = 0;
     for (const [ino, dirty] of agenda.dirty()) {
       pending++;
       if (dirty.parked !== null) parked.push(parkedChange(store, ino, dirty.parked));
     }
-    const { offlineSinceMs, signInNeeded } = line;
-    return { pending, pushing: pushing.size, postponed: agenda.postponed, parked, offlineSinceMs, signInNeeded };
+    return { pending, pushing: pushing.size, postponed: agenda.postponed, parked };
   }
 
-  /** All that is to be pushed, in no order. There may be very many: whoever takes them gives up the turn in between. */
+  /** All pending and parked changes, in no order. There may be very many: the caller yields to other work in between. */
   *changes(): Iterable<WaitingChange> {
     const { store, clock, agenda, pushing } = this.#deps;
     for (const [ino, dirty] of agenda.dirty()) {
@@ -56,12 +54,12 @@ export class SyncReporter {
     }
   }
 
-  /** Pushes that failed and were put off, since the start. */
+  /** Failed pushes that were postponed, since the start. */
   get postponed(): number {
     return this.#deps.agenda.postponed;
   }
 
-  /** What a person is told about one node (`user.cfs.state`). */
+  /** The state of one node for users (`user.cfs.state`). */
   stateOf(ino: Inode): 'clean' | 'local' | 'pending' | 'pushing' | `parked:${string}` {
     const { store, pushing } = this.#deps;
     if (pushing.has(ino)) return 'pushing';
@@ -76,7 +74,6 @@ export class SyncReporter {
 
 export interface SyncReporterDeps extends Pick<SyncDeps, 'store' | 'clock'> {
   readonly agenda: Pick<Agenda, 'dirty' | 'dueMs' | 'failuresOf' | 'postponed'>;
-  readonly line: ServiceLine;
   /** Nodes that are being pushed. */
   readonly pushing: { readonly size: number; has(ino: Inode): boolean };
 }

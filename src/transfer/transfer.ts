@@ -10,7 +10,7 @@ import { TransferQueue, type TransferState } from './transfer-queue.ts';
 import { UploadService } from './upload-service.ts';
 import { VersionService } from './version-service.ts';
 
-/** What the main thread offers over the port, and what it tells `cfs status`. */
+/** The services that the main thread offers over the port, and its figures for `cfs status`. */
 export interface Transfer {
   readonly listings: ListingService;
   readonly versions: VersionService;

@@ -3,6 +3,7 @@ import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { ServiceHealth } from '../base/service-health.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { BackgroundListings } from './background-listings.ts';
 import { ifReadable } from './if-readable.ts';
@@ -11,7 +12,6 @@ import { listPages } from './listing-pages.ts';
 import { type HeldRemovals, MissingEntries } from './missing-entries.ts';
 import { PushLook } from './push-look.ts';
 import type { PushMarks } from './push-marks.ts';
-import { Reachability } from './reachability.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
 import { WATCHED_MAX, WatchedFolders } from './watched-folders.ts';
@@ -20,6 +20,7 @@ export interface FreshnessDeps {
   readonly tree: Tree;
   readonly listing: RemoteListing;
   readonly marks: PushMarks;
+  readonly health: ServiceHealth;
   readonly clock: Clock;
   readonly log: Logger;
   /** Removals now wait for the user's confirmation. */
@@ -51,7 +52,7 @@ export class Freshness {
   readonly #ahead: ListingAhead;
   readonly #behind: BackgroundListings;
   readonly #pushLook: PushLook;
-  readonly #reachability: Reachability;
+  readonly #health: ServiceHealth;
   readonly #stop = new AbortController();
 
   /** INVARIANT: at most one listing per folder. */
@@ -74,7 +75,7 @@ export class Freshness {
     this.#dirTtlMs = deps.options.dirTtlMs;
     this.#openWaitMs = deps.options.openWaitMs;
     this.#readTimeoutMs = deps.options.readTimeoutMs;
-    this.#reachability = new Reachability(deps);
+    this.#health = deps.health;
     this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
     const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
     this.#ahead = new ListingAhead({ tree: deps.tree, list, log: deps.log });
@@ -97,13 +98,8 @@ export class Freshness {
       list: (folder, accept) => this.#list(folder, accept),
       underWay: (folder) => this.#underWay.get(folder)?.listing.catch(() => {}),
       onHeld: deps.onHeld ?? (() => {}),
-      unanswered: (error) => this.#reachability.unanswered(error),
+      unanswered: (error) => this.#health.unanswered(error),
     });
-  }
-
-  /** Start of the current outage of listings (wall, ms); null if there is none. */
-  get offlineSinceMs(): number | null {
-    return this.#reachability.awaySinceMs;
   }
 
   /** Removals that wait for `cfs refresh --accept`. */
@@ -138,8 +134,9 @@ export class Freshness {
   ensureListed(folder: Inode, signal: AbortSignal): void | Promise<void> {
     if (this.isListed(folder)) return;
     const underWay = this.#underWay.get(folder);
-    const { pausing } = this.#reachability;
-    if (pausing !== null && (underWay === undefined || this.#patienceMs(underWay) <= 0)) return Promise.reject(pausing);
+    const { pausing } = this.#health;
+    if (pausing !== null && (underWay === undefined || this.#openWaitLeftMs(underWay) <= 0))
+      return Promise.reject(pausing);
     const listing = underWay?.listing ?? this.#list(folder, false);
     this.#ahead.looked(folder, true);
     const waiting = new AbortController();
@@ -162,14 +159,14 @@ export class Freshness {
     if (!this.#isOld(folder) || this.#isPausing(folder)) return;
     const listing = this.#inBackground(folder);
     const underWay = this.#underWay.get(folder);
-    const patienceMs = underWay === undefined ? 0 : this.#patienceMs(underWay);
-    if (patienceMs <= 0 || this.#reachability.isSlow) return;
+    const leftMs = underWay === undefined ? 0 : this.#openWaitLeftMs(underWay);
+    if (leftMs <= 0 || this.#health.hasTimedOut('opener')) return;
     const waiting = new AbortController();
-    const patience = this.#clock.sleep(patienceMs, waiting.signal).then(
-      () => this.#reachability.late(),
+    const late = this.#clock.sleep(leftMs, waiting.signal).then(
+      () => this.#health.timedOut('opener'),
       () => {},
     );
-    return unlessAborted(Promise.race([listing, patience]), caller.signal).finally(() => waiting.abort());
+    return unlessAborted(Promise.race([listing, late]), caller.signal).finally(() => waiting.abort());
   }
 
   /**
@@ -186,7 +183,7 @@ export class Freshness {
    */
   async refresh(folder?: Inode, options: { readonly accept?: boolean } = {}): Promise<void> {
     const accept = options.accept ?? false;
-    this.#reachability.tryNow();
+    this.#health.retryNow();
     if (folder === undefined) this.#staleBeforeMs = this.#clock.nowMs();
     const held = accept ? [...this.#missing.heldFolders] : [];
     const folders = folder !== undefined ? [folder] : new Set([ROOT_INODE, ...this.#watched.all, ...held]);
@@ -199,16 +196,6 @@ export class Freshness {
       });
       if (!this.#stop.signal.aborted) await this.#revalidate(each, this.#stop.signal);
     }
-  }
-
-  /** Another request got a response: retry immediately. */
-  reachable(): void {
-    this.#reachability.tryNow();
-  }
-
-  /** Other requests got no response for a long time: list only rarely. */
-  unreachable(error: Error): void {
-    this.#reachability.unanswered(error);
   }
 
   stop(): void {
@@ -242,21 +229,21 @@ export class Freshness {
     const refused = this.#missing.takeRefused(folder);
     try {
       const { entries, serverTimeMs } = await listPages(this.#listing, node.remote.resource, this.#stop.signal);
-      this.#reachability.answered();
+      this.#health.answered('opener');
       const listed = { folder, sequence, requestedMs, serverTimeMs };
       const outcome = await this.#missing.merge(listed, entries);
       const isNew = outcome.changes > 0 || outcome.questions.length > 0;
       this.#watched.listed(folder, isNew ? 'new' : 'nothing new');
       await this.#missing.resolve(listed, outcome, { entries, refused, accept });
     } catch (error) {
-      if (error instanceof ApiError) this.#reachability.answered();
+      if (error instanceof ApiError) this.#health.answered('opener');
       if (error instanceof ApiError && error.status === 404) {
         // A deleted folder that is retained stays stale: otherwise each step of a program in it would send a request.
         this.#watched.failed(folder);
         if (await this.#missing.resolveFolder(folder, accept)) this.#watched.doubted(folder);
         return;
       }
-      if (error instanceof TransportError || error instanceof SignInError) this.#reachability.unanswered(error);
+      if (error instanceof TransportError || error instanceof SignInError) this.#health.unanswered(error);
       this.#watched.failed(folder);
       throw error;
     } finally {
@@ -265,7 +252,7 @@ export class Freshness {
   }
 
   /** Remaining wait of an open for a listing. */
-  #patienceMs({ begunMs }: { readonly begunMs: number }): number {
+  #openWaitLeftMs({ begunMs }: { readonly begunMs: number }): number {
     return begunMs + this.#openWaitMs - this.#clock.elapsedMs();
   }
 
@@ -289,7 +276,7 @@ export class Freshness {
 
   /** Whether requests are currently paused. */
   #isPausing(folder: Inode): boolean {
-    return this.#reachability.pausing !== null || this.#watched.isPausing(folder);
+    return this.#health.pausing !== null || this.#watched.isPausing(folder);
   }
 
   #use(folder: Inode): void {

@@ -1,3 +1,4 @@
+import { backoffMs } from '../base/backoff.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 
@@ -73,8 +74,8 @@ export class WatchedFolders {
   doubted(folder: Inode): void {
     const watched = this.#folders.get(folder);
     if (watched === undefined) return;
-    const pauseMs = Math.min(this.unaskedMs * 2 ** watched.doubts, DOUBT_MS_MAX);
     watched.doubts += 1;
+    const pauseMs = backoffMs(watched.doubts, 1, { firstMs: this.unaskedMs, maxMs: DOUBT_MS_MAX });
     watched.retryAtMs = this.#clock.elapsedMs() + pauseMs;
   }
 

@@ -41,7 +41,6 @@ const reporterOf = (store: MemoryStore) =>
   new SyncReporter({
     ...{ store, clock: systemClock, pushing: new Set<Inode>() },
     agenda: { dirty: () => store.all('dirty'), dueMs: () => 0, failuresOf: () => 0, postponed: 0 },
-    line: { offlineSinceMs: null, signInNeeded: false } as never,
   });
 
 test('counting any number of pending changes does not block the event loop', async () => {

@@ -1,8 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { SignInError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { Patience } from '../../src/content/patience.ts';
+import { RequestRetry } from '../../src/content/request-retry.ts';
 import { CloudAttributes } from '../../src/fs/cloud-attributes.ts';
 import { ComposedFileSystem } from '../../src/fs/composed-file-system.ts';
 import { FileHistory } from '../../src/fs/file-history.ts';
@@ -46,20 +47,17 @@ export class FaultyTower {
   readonly tower: LeftTower;
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
-  readonly #reachable: () => void;
 
   private constructor(parts: {
     service: HttpService;
     tower: LeftTower;
     sync: SyncLoop;
     mounted: ComposedFileSystem;
-    reachable: () => void;
   }) {
     this.service = parts.service;
     this.tower = parts.tower;
     this.sync = parts.sync;
     this.mount = new InProcessMount(parts.mounted);
-    this.#reachable = parts.reachable;
   }
 
   static async build(options: TowerOptions): Promise<FaultyTower> {
@@ -105,6 +103,7 @@ export class FaultyTower {
       isOpen: (ino) => fileSystem.files.isOpen(ino),
       isBeingWritten: () => false,
       isOpenForWriting: () => false,
+      health: tower.health,
       clock,
       log,
       onEvent: () => {},
@@ -121,20 +120,16 @@ export class FaultyTower {
     changes.on('local', (ino) => sync.changed(ino));
     changes.on('written', (ino) => sync.changed(ino));
     sync.start();
-    const reachable = () => {
-      tower.freshness.reachable();
-      sync.reachable();
-    };
     const { tree, freshness } = tower;
     const shutdown = new AbortController().signal;
-    const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
+    const retry = new RequestRetry({ health: tower.health, clock, log, shutdown, readTimeoutMs });
     const source = transfer.versions;
-    const history = new FileHistory({ source, patience, clock });
+    const history = new FileHistory({ source, retry, clock });
     const mounted = new ComposedFileSystem({
       files: fileSystem,
       versions: new VersionsDirectory({ tree, freshness, history, store, contents, reader }),
       attributes: new CloudAttributes({
-        ...{ tree, contents, source, patience },
+        ...{ tree, contents, source, retry },
         links: transfer.links,
         stateOf: (ino) => sync.stateOf(ino),
       }),
@@ -142,17 +137,18 @@ export class FaultyTower {
       places: null,
       showVersions: false,
     });
-    return new FaultyTower({ service, tower, sync, mounted, reachable });
+    return new FaultyTower({ service, tower, sync, mounted });
   }
 
   /** Until what is pending was pushed, or it is known why it is not. */
   async settled(): Promise<string> {
     const begunMs = systemClock.elapsedMs();
     for (;;) {
-      const { pending, pushing, parked, postponed, offlineSinceMs, signInNeeded } = this.sync.status();
+      const { pending, pushing, parked, postponed } = this.sync.status();
+      const { failure } = this.tower.health;
       if (pending === 0 && pushing === 0) return 'done';
-      if (signInNeeded) return 'sign in';
-      if (offlineSinceMs !== null) return 'offline';
+      if (failure instanceof SignInError) return 'sign in';
+      if (failure !== null) return 'offline';
       if (parked.length > 0) return `parked: ${parked[0]?.reason}`;
       if (postponed > 1) return 'tries again';
       if (systemClock.elapsedMs() - begunMs > CONVERGE_MS_MAX) return `stuck: ${JSON.stringify(this.sync.status())}`;
@@ -162,10 +158,10 @@ export class FaultyTower {
 
   /** As a person would when the trouble is over: the line is there again, what is parked is tried again. */
   async recover(): Promise<void> {
-    this.#reachable();
+    this.tower.health.reachable();
     const begunMs = systemClock.elapsedMs();
     while (this.sync.status().pending > 0 || this.sync.status().pushing > 0) {
-      if (this.sync.status().parked.length > 0 || this.sync.status().signInNeeded) this.sync.retry();
+      if (this.sync.status().parked.length > 0 || this.tower.health.failure instanceof SignInError) this.sync.retry();
       if (systemClock.elapsedMs() - begunMs > CONVERGE_MS_MAX) {
         throw new Error(`not pushed after the trouble: ${JSON.stringify(this.sync.status())}`);
       }

@@ -47,11 +47,11 @@ test.each(ANSWERS)(
       await mount.unlink('deleted');
       await mount.mkdir('made');
       await mount.writeFile('made/file', Buffer.from('made'));
-      await eventually(async () => expect(sync.status().offlineSinceMs).not.toBeNull());
+      await eventually(async () => expect(tower.tower.health.failure).not.toBeNull());
       // One more attempt finds the same.
       const asked = tower.service.requestCounts.sent;
       await eventually(async () => expect(tower.service.requestCounts.sent).toBeGreaterThan(asked));
-      expect(sync.status()).toMatchObject({ parked: [], signInNeeded: false, pending: 5 });
+      expect(sync.status()).toMatchObject({ parked: [], pending: 5 });
 
       server.faults = [];
       await eventually(async () => expect(sync.status()).toMatchObject({ pending: 0, parked: [] }));

@@ -2,8 +2,9 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import type { RemoteVersion } from '../../src/base/resources.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
 import type { Inode, VersionUrl } from '../../src/base/vocabulary.ts';
-import { Patience } from '../../src/content/patience.ts';
+import { RequestRetry } from '../../src/content/request-retry.ts';
 import { CloudAttributes } from '../../src/fs/cloud-attributes.ts';
 import { ComposedFileSystem } from '../../src/fs/composed-file-system.ts';
 import { FileHistory, named } from '../../src/fs/file-history.ts';
@@ -25,11 +26,11 @@ beforeEach(async () => {
   tower = await LeftTower.build({ clock, listing: service, source: service });
   const { tree, freshness, store, contents, reader, fileSystem: files } = tower;
   const shutdown = new AbortController().signal;
-  const patience = new Patience({ clock, log: silentLogger, shutdown, readTimeoutMs: 2_000 });
-  const history = new FileHistory({ source: service, patience, clock });
+  const retry = new RequestRetry({ health: tower.health, clock, log: silentLogger, shutdown, readTimeoutMs: 2_000 });
+  const history = new FileHistory({ source: service, retry, clock });
   const versions = new VersionsDirectory({ tree, freshness, history, store, contents, reader });
   const links = { publicLink: async () => null, setPublicLink: async () => null };
-  const attributes = new CloudAttributes({ tree, contents, source: service, links, patience, stateOf: () => 'clean' });
+  const attributes = new CloudAttributes({ tree, contents, source: service, links, retry, stateOf: () => 'clean' });
   mount = new InProcessMount(
     new ComposedFileSystem({ files, versions, attributes, tree, places: null, showVersions: true }),
   );
@@ -69,8 +70,14 @@ test('a history is asked for once for a listing and the lookups after it, and ag
 
 test('histories that have aged are dropped at the next request', async () => {
   const shutdown = new AbortController().signal;
-  const patience = new Patience({ clock, log: silentLogger, shutdown, readTimeoutMs: 2_000 });
-  const history = new FileHistory({ source: { versions: async () => [] }, patience, clock });
+  const retry = new RequestRetry({
+    health: new ServiceHealth({ clock }),
+    clock,
+    log: silentLogger,
+    shutdown,
+    readTimeoutMs: 2_000,
+  });
+  const history = new FileHistory({ source: { versions: async () => [] }, retry, clock });
   for (let ino = 2; ino < 22; ino++) await history.versions(ino as Inode, sampleRemote(1, `${ino}`));
   expect(history.remembered).toBe(20);
   clock.advance(6_000);

@@ -4,12 +4,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
 import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { ContentStore } from '../../src/bytes/content-store.ts';
 import type { WritePace } from '../../src/bytes/write-pace.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
-import { Patience } from '../../src/content/patience.ts';
 import { RacilyCleanFiles } from '../../src/content/racily-clean-files.ts';
+import { RequestRetry } from '../../src/content/request-retry.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { FileSystem } from '../../src/fs/file-system.ts';
 import { PinnedSet } from '../../src/fs/pinned-set.ts';
@@ -46,6 +47,7 @@ const CACHE_BYTES = 1024 ** 3;
 /** Everything that answers the kernel, in this process, over a store in a temporary directory. */
 export class LeftTower {
   readonly directory: string;
+  readonly health: ServiceHealth;
   readonly store: Store;
   readonly contents: ContentStore;
   readonly names = new Names();
@@ -67,6 +69,7 @@ export class LeftTower {
     const log = options.log ?? silentLogger;
     setMaxListeners(0, this.#shutdown.signal);
     this.directory = directory;
+    this.health = new ServiceHealth({ clock });
     this.store = store;
     this.pinned = new PinnedSet(store);
     this.changes.on('written', (ino) => this.written.push(ino));
@@ -105,6 +108,7 @@ export class LeftTower {
       tree: this.tree,
       listing: options.listing ?? emptyListing,
       marks,
+      health: this.health,
       clock,
       log,
       revalidate: (folder, signal) => racilyClean.revalidate(folder, signal),
@@ -116,8 +120,9 @@ export class LeftTower {
       onOther: (ino, was) => this.changes.emit('remote', [{ kind: 'inode', ino, was }]),
     });
     const shutdown = this.#shutdown.signal;
-    const patience = new Patience({ clock, log, shutdown, readTimeoutMs });
-    this.reader = new BlockReader({ contents, source, clock, log, patience, readTimeoutMs, cacheBytes });
+    const { health } = this;
+    const retry = new RequestRetry({ health, clock, log, shutdown, readTimeoutMs });
+    this.reader = new BlockReader({ contents, source, clock, log, retry, health, readTimeoutMs, cacheBytes });
     this.fileSystem = new FileSystem({
       tree: this.tree,
       freshness: this.freshness,
@@ -128,7 +133,7 @@ export class LeftTower {
         contents,
         reader: this.reader,
         source,
-        patience,
+        retry,
         clock,
         log,
         shutdown,

@@ -91,6 +91,7 @@ export class ServedTower {
         isOpen: (ino) => fileSystem.files.isOpen(ino),
         isBeingWritten: () => false,
         isOpenForWriting: () => false,
+        health: tower.health,
         clock,
         log: silentLogger,
         onEvent: (event) => events.push(event),

@@ -81,6 +81,7 @@ export class SyncedTower {
       isBeingWritten: (ino) => openPush.isHeldBack(ino),
       isOpenForWriting: (ino) => fileSystem.files.isBeingWritten(ino),
       beforePush: (ino) => tower.freshness.beforePush(ino),
+      health: tower.health,
       clock,
       log: silentLogger,
       onEvent: () => {},

@@ -97,7 +97,7 @@ describe.each(ALWAYS)('%s may be repeated', (_name, ask, good) => {
 
     await expect(ask()).rejects.toMatchObject({ name: 'ApiError', status: 503 });
     expect(server.requests).toHaveLength(4);
-    expect(clock.waitedMs).toEqual([250, 500, 1000]); // random() is 0.5: half of 500, 1000, 2000
+    expect(clock.waitedMs).toEqual([300, 600, 1200]); // random() is 0.5: three quarters of 400, 800, 1600
   });
 });
 
@@ -194,7 +194,7 @@ describe('Retry-After', () => {
   test.each([
     ['3', [3000]],
     ['0', [0]],
-    ['soon', [250]],
+    ['soon', [300]],
   ])('%s is waited for', async (value, waited) => {
     server.steps = [reply(503, { 'Retry-After': value }), xml(FOLDER)];
 

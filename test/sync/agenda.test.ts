@@ -23,7 +23,7 @@ let clock: ManualClock;
 let store: MemoryStore;
 let tree: Tree;
 let agenda: Agenda;
-let line: { closedUntilMs: number; isProbing: boolean };
+let health: { retryAtMs: number; isProbing: boolean };
 let pushing: Set<Inode>;
 /** How often a turn was asked for. */
 let asked: number;
@@ -31,7 +31,7 @@ let asked: number;
 beforeEach(() => {
   clock = new ManualClock();
   store = new MemoryStore();
-  line = { closedUntilMs: 0, isProbing: false };
+  health = { retryAtMs: 0, isProbing: false };
   pushing = new Set();
   asked = 0;
   Tree.createRoot(store, clock, { resource: url('root'), uid: 1, gid: 1 });
@@ -47,7 +47,7 @@ beforeEach(() => {
     names,
     index,
     intents: new Intents({ store, index, marks }),
-    line,
+    health,
     pushing,
     requests: [],
     isOpen: () => false,
@@ -164,10 +164,10 @@ test('what lies in a new folder waits until the folder was pushed, and nothing i
   expect([turn(), agenda.rest(), [...agenda.dirty()]]).toEqual([[], true, []]);
 });
 
-test('while the line is closed nothing is ready, and a turn comes when it opens', () => {
+test('before the retry time nothing is ready, and a turn comes at that time', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS);
-  line.closedUntilMs = clock.elapsedMs() + 5_000;
+  health.retryAtMs = clock.elapsedMs() + 5_000;
   expect(turn()).toEqual([]);
   expect(agenda.rest()).toBe(false);
   asked = 0;
@@ -178,10 +178,10 @@ test('while the line is closed nothing is ready, and a turn comes when it opens'
   expect(inosOf(turn())).toEqual([ino]);
 });
 
-test('a line that opens between two looks at the clock is not slept through', () => {
+test('a retry time that passes between two readings of the clock is not missed', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS);
-  line.closedUntilMs = clock.elapsedMs() + 1;
+  health.retryAtMs = clock.elapsedMs() + 1;
   expect(turn()).toEqual([]);
   clock.advance(1);
   asked = 0;
@@ -193,14 +193,14 @@ test('a line that opens between two looks at the clock is not slept through', ()
   expect(inosOf(turn())).toEqual([ino]);
 });
 
-test('while it is not known whether the service answers, one tries for all', () => {
+test('while the service is probed, one push at a time is ready', () => {
   const inos = [make('a'), make('b'), make('c')];
   clock.advance(SETTLE_MS);
-  line.isProbing = true;
+  health.isProbing = true;
   const [probe, ...others] = turn();
   expect(others).toEqual([]);
 
-  line.isProbing = false;
+  health.isProbing = false;
   if (probe !== undefined) acknowledge(probe);
 
   expect(inosOf(turn())).toEqual(inos.filter((ino) => ino !== probe?.action.ino));

@@ -80,7 +80,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await world.sync.discard(ino, 'discard');
 
     expect(world.find('/a/made')).toBeUndefined();
-    world.sync.retryNow();
+    world.health.reachable();
     await world.settle();
     expect(world.service.tree().has('/a/made')).toBe(false);
     await expectNothingLeft(world);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { TransportError } from '../../src/base/errors.ts';
+import { SignInError, StorageError, TransportError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT, MODEL_TRASH, type ModelResource } from './model-service.ts';
@@ -303,16 +303,32 @@ describe('when things go wrong', () => {
     }
     const tried = world.service.requests.length;
     expect(tried).toBeLessThan(40);
-    expect(world.sync.status().offlineSinceMs).not.toBe(null);
+    expect(world.health.failure).toBeInstanceOf(TransportError);
 
     world.service.auto = null;
     await world.converge();
 
     expectEqualTrees(world);
-    expect(world.events.map((event) => event.type).filter((type) => type === 'offline' || type === 'online')).toEqual([
-      'offline',
-      'online',
-    ]);
+    expect(world.health.failure).toBeNull();
+  });
+
+  test('a push that fails for a local reason does not end the pause of an unreachable service', async () => {
+    const world = new SyncWorld();
+    const { service, health } = world;
+    service.auto = () => ({ type: 'lose-request' });
+    const create = service.createFile.bind(service);
+    service.createFile = async (parent, name, ...rest) => {
+      if (name === 'damaged') throw new StorageError('cannot be read');
+      return create(parent, name, ...rest);
+    };
+    const answers: string[] = [];
+    health.onReachable(() => answers.push('reachable'));
+    for (const name of ['first', 'damaged', 'second']) world.write(`/${name}`, 'x');
+    await pass(world, 120);
+
+    expect(world.sync.status()).toMatchObject({ pending: 3, parked: [{ path: 'damaged', reason: 'local-damage' }] });
+    expect([answers, health.answers, health.isProbing]).toEqual([[], 0, true]);
+    expect(health.failure).toBeInstanceOf(TransportError);
   });
 
   test.each([
@@ -358,7 +374,8 @@ describe('when things go wrong', () => {
         service.auto = () => ({ type: 'refuse', status });
         await pass(world, 120);
 
-        expect(world.sync.status()).toMatchObject({ parked: [], offlineSinceMs: expect.any(Number) });
+        expect(world.sync.status()).toMatchObject({ parked: [] });
+        expect(world.health.failure).toBeInstanceOf(TransportError);
         expect(world.events.filter(({ type }) => type === 'parked')).toEqual([]);
 
         service.probe = () => Promise.resolve();
@@ -533,14 +550,15 @@ describe('when things go wrong', () => {
     world.service.auto = () => ({ type: 'refuse', status: 401 });
     world.clock.advance(SETTLE_MS + 1);
     await world.quiet();
-    expect(world.sync.status()).toMatchObject({ signInNeeded: true, pending: 1, parked: [] });
+    expect(world.sync.status()).toMatchObject({ pending: 1, parked: [] });
+    expect(world.health.failure).toBeInstanceOf(SignInError);
 
     world.service.auto = null;
-    world.sync.retryNow();
+    world.health.reachable();
     await world.converge();
 
     expectEqualTrees(world);
-    expect(world.sync.status().signInNeeded).toBe(false);
+    expect(world.health.failure).toBeNull();
   });
 });
 
@@ -903,7 +921,7 @@ describe('a service that answers with an error for an hour', () => {
     const isRefused = (name: string): boolean => /^createFile \d$/.test(name);
     service.auto = (name) => (isRefused(name) ? { type: 'refuse', status: 502 } : { type: 'answer' });
 
-    await pass(world, 30);
+    await pass(world, 45);
     expect(world.sync.status().pending).toBe(10);
 
     service.auto = null;
@@ -920,7 +938,7 @@ describe('a service that answers with an error for an hour', () => {
     await world.quiet();
     const asked = world.service.requests.length;
 
-    world.sync.reachable();
+    world.health.reachable();
     await pass(world, 119);
     expect(world.service.requests.length).toBe(asked);
 

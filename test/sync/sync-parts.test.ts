@@ -1,7 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { RemoteVersion } from '../../src/base/resources.ts';
 import type { Inode, VersionUrl } from '../../src/base/vocabulary.ts';
-import { backoffMs } from '../../src/sync/backoff.ts';
 import { judgeHistory } from '../../src/sync/conflict.ts';
 import { PushQueue } from '../../src/sync/push-queue.ts';
 import { VersionPace } from '../../src/sync/version-pace.ts';
@@ -166,16 +165,6 @@ test('the pace of a file is as before after an hour of quiet', () => {
   clock.advance(3_600_001);
 
   expect(pace.notBeforeMs(1 as Inode)).toBe(0);
-});
-
-test('the pause grows with each failure, up to its limit, and what the service asks for is kept', () => {
-  const limits = { firstMs: 1_000, maxMs: 30_000 };
-  expect([1, 2, 3, 20].map((failures) => backoffMs(failures, 0.999, limits))).toEqual([999, 1998, 3996, 29_970]);
-  expect(backoffMs(1, 0, limits, 7_000)).toBe(7_000);
-});
-
-test('a service that asks for a pause of years is asked again after ten minutes', () => {
-  expect(backoffMs(1, 0, { firstMs: 1_000, maxMs: 30_000 }, 999_999_999_000)).toBe(10 * 60_000);
 });
 
 test('what nothing refers to is given back once nothing is being pushed', async () => {

@@ -1,5 +1,6 @@
 import { ApiError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
@@ -32,6 +33,7 @@ export class SyncWorld {
   /** Open for writing, also where what they hold may be pushed. */
   readonly openForWriting = new Set<Inode>();
   readonly #options: Partial<SyncOptions>;
+  health: ServiceHealth;
   marks: PushMarks;
   tree: Tree;
   sync: SyncLoop;
@@ -41,7 +43,8 @@ export class SyncWorld {
     this.#options = options;
     this.service = service;
     Tree.createRoot(this.store, this.clock, { resource: MODEL_ROOT, uid: 1, gid: 1 });
-    const { marks, tree, sync } = this.#start();
+    const { health, marks, tree, sync } = this.#start();
+    this.health = health;
     this.marks = marks;
     this.tree = tree;
     this.sync = sync;
@@ -52,13 +55,14 @@ export class SyncWorld {
     const lost = this.service.pending.splice(0);
     void this.sync.stop();
     for (const request of lost) request.settle(underWay);
-    const { marks, tree, sync } = this.#start();
+    const { health, marks, tree, sync } = this.#start();
+    this.health = health;
     this.marks = marks;
     this.tree = tree;
     this.sync = sync;
   }
 
-  #start(): { marks: PushMarks; tree: Tree; sync: SyncLoop } {
+  #start(): { health: ServiceHealth; marks: PushMarks; tree: Tree; sync: SyncLoop } {
     const { store, contents, clock, names, service } = this;
     const marks = new PushMarks({ store });
     const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
@@ -67,7 +71,9 @@ export class SyncWorld {
       ...{ store, contents, names, marks, clock, changes, log: silentLogger, options },
       openFiles: () => [...this.open].map((ino) => ({ ino, isWritten: this.beingWritten.has(ino) })),
     });
+    const health = new ServiceHealth({ clock });
     const sync = new SyncLoop({
+      health,
       store,
       contents,
       names,
@@ -94,7 +100,7 @@ export class SyncWorld {
     });
     changes.on('local', (ino) => sync.changed(ino));
     sync.start();
-    return { marks, tree, sync };
+    return { health, marks, tree, sync };
   }
 
   // What users do. Paths are `/a/b`.

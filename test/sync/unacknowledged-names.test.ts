@@ -163,7 +163,7 @@ describe('what is discarded before it is known what became of it', () => {
 
   async function onlineAgain(): Promise<void> {
     world.service.auto = () => ANSWER;
-    world.sync.retryNow();
+    world.tower.health.reachable();
     await world.converge();
     for (let round = 0; round < 5; round++) {
       await world.pass(600_000);

@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { SignInError } from '../../src/base/errors.ts';
 import type { ContentId, ResourceUrl } from '../../src/base/vocabulary.ts';
 import type { Fate } from './model-service.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -246,8 +247,8 @@ describe('what the service answers', () => {
     const { world, file } = changed();
     once(world, 'putVersionData', { type: 'refuse', status: 401 });
     await world.quiet();
-    expect(world.sync.status().signInNeeded).toBe(true);
-    world.sync.retryNow();
+    expect(world.health.failure).toBeInstanceOf(SignInError);
+    world.health.reachable();
     await pass(world);
 
     expect(versionsOf(world, file)).toEqual([NEW, OLD]);

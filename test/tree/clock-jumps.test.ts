@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
@@ -19,7 +20,10 @@ test.each(JUMPS_MS)('after a clock jump of %i ms a folder in use is refreshed as
   const { tree, marks, clock } = makeTree();
   const service = new LookedAtService();
   const options = { dirTtlMs: TTL_MS, openWaitMs: 500, readTimeoutMs: 30_000 };
-  const freshness = new Freshness({ tree, listing: service, marks, clock, log: silentLogger, options });
+  const freshness = new Freshness({
+    ...{ tree, listing: service, marks, clock, log: silentLogger, options },
+    health: new ServiceHealth({ clock }),
+  });
   service.put(ROOT_URL, file('1', 'before'));
   await freshness.ensureListed(ROOT_INODE as Inode, never);
   // A refresh by hand has a moment of the wall clock, too.

@@ -1,6 +1,7 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { DamagedRow } from '../../src/store/record-codec.ts';
 import type { TableName, Tables } from '../../src/store/tables.ts';
@@ -36,6 +37,7 @@ test.each([
   };
   const freshness = new Freshness({
     ...{ tree, listing: service, marks, clock, log: { ...silentLogger, debug } as Logger },
+    health: new ServiceHealth({ clock }),
     openFiles: () => [{ ino: ino('open') }, { ino: ino('open too') }],
     options: { dirTtlMs: TTL_MS, openWaitMs: 500, readTimeoutMs: 7_000 },
   });

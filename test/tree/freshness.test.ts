@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { ApiError, FsError, TransportError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { BACKGROUND_LISTINGS_MAX } from '../../src/tree/background-listings.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
@@ -23,6 +24,7 @@ const never = new AbortController().signal;
 describe('Freshness', () => {
   let fixture: Fixture;
   let service: LookedAtService;
+  let health: ServiceHealth;
   let freshness: Freshness;
   let openFiles: { ino: Inode }[];
 
@@ -32,10 +34,12 @@ describe('Freshness', () => {
     service = new LookedAtService();
     const { tree, marks, clock } = fixture;
     const options = { dirTtlMs: 30_000, openWaitMs: 500, readTimeoutMs: 7_000 };
+    health = new ServiceHealth({ clock });
     freshness = new Freshness({
       tree,
       listing: service,
       marks,
+      health,
       clock,
       log: silentLogger,
       openFiles: () => openFiles,
@@ -389,7 +393,7 @@ describe('Freshness', () => {
       const { tree, marks, clock } = fixture;
       const options = { dirTtlMs, openWaitMs: 500, readTimeoutMs: 7_000 };
       const log = silentLogger;
-      freshness = new Freshness({ tree, listing: service, marks, clock, log, openFiles: counted, options });
+      freshness = new Freshness({ tree, listing: service, marks, health, clock, log, openFiles: counted, options });
     });
 
     it('folders in use are refreshed at most once a second, also after an error', async () => {
@@ -454,7 +458,7 @@ describe('Freshness', () => {
       await freshness.ensureListed(ROOT_INODE, never);
       service.failure = offline();
       await expect(freshness.ensureListed(ino('d'), never)).rejects.toBeInstanceOf(TransportError);
-      expect(freshness.offlineSinceMs).toBe(fixture.clock.nowMs());
+      expect(health.pausing).toBeInstanceOf(TransportError);
       const requests = service.requests.length;
       await expect(freshness.ensureListed(ino('d'), never)).rejects.toBeInstanceOf(TransportError);
       fixture.clock.advance(500);
@@ -473,11 +477,11 @@ describe('Freshness', () => {
         await Promise.resolve(freshness.ensureListed(d, never)).catch(() => {});
         fixture.clock.advance(1000);
       }
-      expect(service.requests.length - before).toBeLessThanOrEqual(9);
+      expect(service.requests.length - before).toBeLessThanOrEqual(10);
       service.failure = null;
       fixture.clock.advance(40_000);
       await freshness.ensureListed(d, never);
-      expect(freshness.offlineSinceMs).toBeNull();
+      expect(health.failure).toBeNull();
     });
 
     it('a listing that fails on a later page changes nothing', async () => {
@@ -499,7 +503,7 @@ describe('Freshness', () => {
         service.failure = request.includes('folder/d') ? new ApiError(403, 'GET /folder/d/contents', 'no') : null;
       };
       await expect(freshness.ensureListed(ino('d'), never)).rejects.toMatchObject({ status: 403 });
-      expect(freshness.offlineSinceMs).toBeNull();
+      expect(health.failure).toBeNull();
       await freshness.refresh(ROOT_INODE);
     });
 
@@ -512,7 +516,7 @@ describe('Freshness', () => {
       };
       await freshness.refresh(ROOT_INODE);
       expect(names()).toEqual(['a']);
-      expect(freshness.offlineSinceMs).not.toBeNull();
+      expect(health.failure).not.toBeNull();
     });
   });
 
@@ -589,7 +593,7 @@ describe('Freshness', () => {
       const waiting = freshness.beforeOpen(ino('a'), { signal: never });
       fixture.clock.advance(500);
       await waiting;
-      freshness.reachable();
+      health.reachable();
       expect(freshness.beforeOpen(ino('a'), { signal: never })).toBeUndefined();
     });
 
@@ -600,9 +604,9 @@ describe('Freshness', () => {
       const hanging = Promise.resolve(freshness.ensureListed(ino('d'), never));
       hanging.catch(() => {});
       fixture.clock.advance(10_000);
-      freshness.unreachable(offline());
+      health.unanswered(offline());
       await expect(freshness.ensureListed(ino('d'), never)).rejects.toBeInstanceOf(TransportError);
-      expect(freshness.offlineSinceMs).toBe(fixture.clock.nowMs());
+      expect(health.pausing).toBeInstanceOf(TransportError);
     });
 
     it('does not wait when the service is away', async () => {

@@ -1,6 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ApiError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
@@ -27,7 +28,10 @@ beforeEach(() => {
   service = new LookedAtService();
   const { tree, marks, clock } = fixture;
   const options = { dirTtlMs: 30_000, openWaitMs: 500, readTimeoutMs: 7_000 };
-  freshness = new Freshness({ tree, listing: service, marks, clock, log: silentLogger, options });
+  freshness = new Freshness({
+    ...{ tree, listing: service, marks, clock, log: silentLogger, options },
+    health: new ServiceHealth({ clock }),
+  });
 });
 afterEach(() => {
   freshness.stop();

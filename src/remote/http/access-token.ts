@@ -1,4 +1,5 @@
 import { unlessAborted } from '../../base/abort.ts';
+import { backoffMs } from '../../base/backoff.ts';
 import type { Clock } from '../../base/clock.ts';
 import { ProtocolError, SignInError, type TransportError } from '../../base/errors.ts';
 import { StrangeNetworkError } from '../strange-network.ts';
@@ -24,9 +25,8 @@ const AHEAD_OF_LIFE = 0.1;
  */
 const REFUSED_AGAIN_MS = 60_000;
 const REFUSED_AGAIN_MS_MAX = 3_600_000;
-/** For a refusal that may come from the network, the retry pause doubles from the first value to the second. */
-const DOUBTED_AGAIN_MS = 1_000;
-const DOUBTED_AGAIN_MS_MAX = 10_000;
+/** Retry pause after a refusal that may come from the network. */
+const DOUBTED_BACKOFF = { firstMs: 1_000, maxMs: 10_000 };
 /** A refusal that lasts this long is reported whatever its origin: the user may be able to resolve it. */
 const DOUBTED_MS_MAX = 300_000;
 
@@ -197,8 +197,7 @@ export class AccessToken {
       neverSent: true,
       cause: refusal,
     });
-    const pauseMs = Math.min(DOUBTED_AGAIN_MS * 2 ** Math.min(times, 30), DOUBTED_AGAIN_MS_MAX);
-    this.#refused = { error, askAgainMs: nowMs + pauseMs * (0.5 + this.#clock.random() / 2) };
+    this.#refused = { error, askAgainMs: nowMs + backoffMs(times + 1, this.#clock.random(), DOUBTED_BACKOFF) };
     return error;
   }
 

@@ -1,3 +1,4 @@
+import { backoffMs } from '../../base/backoff.ts';
 import type { Clock } from '../../base/clock.ts';
 import { ApiError, ProtocolError, TransportError } from '../../base/errors.ts';
 import type { Logger } from '../../base/log.ts';
@@ -25,7 +26,7 @@ import type { Method } from './transport-request.ts';
  *
  * A 429 is sent before the service acts. A 5xx may come later: a proxy sends 502 after the service behind it has acted.
  * A 408 counts as a lost connection: the request did not arrive in time. There are at most `ATTEMPTS_MAX` attempts,
- * with full jitter on a doubling pause, or with the pause from Retry-After if that is short enough. A longer
+ * with a growing pause (`backoffMs`), or with the pause from Retry-After if that is short enough. A longer
  * Retry-After is left to the caller (`ApiError.retryAfterMs`). Certificate failures and proxy sign-in failures are not
  * retried.
  *
@@ -72,8 +73,7 @@ export interface ServiceAnswer {
 }
 
 const ATTEMPTS_MAX = 4;
-const PAUSE_MS = 250;
-const PAUSE_MS_MAX = 8_000;
+const BACKOFF = { firstMs: 400, maxMs: 8_000 };
 const RETRY_AFTER_MS_MAX = 20_000;
 const REDIRECTS_MAX = 5;
 const ERROR_BODY_BYTES_MAX = 64 * 1024;
@@ -158,7 +158,7 @@ export class Requests {
     if (!mayRepeat(error, repetition)) return null;
     const asked = error instanceof ApiError ? error.retryAfterMs : null;
     if (asked !== null) return asked <= RETRY_AFTER_MS_MAX ? asked : null;
-    return this.#clock.random() * Math.min(PAUSE_MS_MAX, PAUSE_MS * 2 ** attempt);
+    return backoffMs(attempt, this.#clock.random(), BACKOFF);
   }
 
   /** One attempt: with the token renewed once, and redirects followed. */

@@ -1,54 +1,40 @@
 import { firstOf, unlessAborted } from '../base/abort.ts';
+import { backoffMs } from '../base/backoff.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, isPassing, ProtocolError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { ServiceHealth } from '../base/service-health.ts';
 
-const RETRY_FIRST_MS = 200;
-const RETRY_LONGEST_MS = 5_000;
-/** Time limit of a request while the service is known to be unreachable. */
-const AWAY_MS = 1_000;
+const BACKOFF = { firstMs: 200, maxMs: 5_000 };
+/** Time limit of a request after one that timed out. */
+const SHORT_MS = 1_000;
 /** Time limit while connections are refused: the network reports immediately that there is no listener. */
 const REFUSED_MS = 10_000;
 
 /**
  * Retries a reader's requests to the service until `readTimeoutMs` are over. The limit is ten seconds if every attempt is refused before it is
- * sent (no listener, no route, no such name). After a timeout the service is *away*: further requests fail within a second, until one
- * succeeds.
+ * sent (no listener, no route, no such name). After a timeout further requests fail within a second, until one is answered
+ * (`ServiceHealth.hasTimedOut`).
  */
-export class Patience {
+export class RequestRetry {
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #health: ServiceHealth;
   readonly #shutdown: AbortSignal;
   readonly #readTimeoutMs: number;
-  #isAway = false;
-  #bytesCameMs = Number.NEGATIVE_INFINITY;
 
-  constructor(deps: { clock: Clock; log: Logger; shutdown: AbortSignal; readTimeoutMs: number }) {
+  constructor(deps: {
+    clock: Clock;
+    log: Logger;
+    health: ServiceHealth;
+    shutdown: AbortSignal;
+    readTimeoutMs: number;
+  }) {
     this.#clock = deps.clock;
     this.#log = deps.log;
+    this.#health = deps.health;
     this.#shutdown = deps.shutdown;
     this.#readTimeoutMs = deps.readTimeoutMs;
-  }
-
-  /** Whether the last request timed out. */
-  get isAway(): boolean {
-    return this.#isAway;
-  }
-
-  /** When bytes last arrived for any reader, by `elapsedMs`; -Infinity before the first. */
-  get bytesCameMs(): number {
-    return this.#bytesCameMs;
-  }
-
-  /** Any request of the mount was answered. */
-  reachable(): void {
-    this.#isAway = false;
-  }
-
-  /** Bytes of a file arrived: as long as they do, requests for other bytes may wait. */
-  bytesCame(): void {
-    this.#isAway = false;
-    this.#bytesCameMs = this.#clock.elapsedMs();
   }
 
   /**
@@ -56,7 +42,7 @@ export class Patience {
    *
    * @param until cancels the request early: the answer is no longer wanted
    * @param landedTo of a request for bytes: the position before which they are present. While it is unanswered, its time restarts whenever bytes
-   *   arrive, for it or for others (`bytesCame`): a slow or shared connection is not a silent one. For a request that fails repeatedly, only
+   *   arrive, for it or for others (`ServiceHealth.bytesCame`): a slow or shared connection is not a silent one. For a request that fails repeatedly, only
    *   its own progress counts
    * @throws FsError ETIMEDOUT when no answer came in time, EIO when the last one was invalid · the service's refusal · the reason
    *   of `until` or the shutdown
@@ -66,10 +52,11 @@ export class Patience {
     until?: AbortSignal,
     landedTo?: () => number,
   ): Promise<T> {
+    const health = this.#health;
     const startedMs = this.#clock.elapsedMs();
     const silentMs = (): number =>
-      this.#clock.elapsedMs() - (landedTo === undefined ? startedMs : Math.max(startedMs, this.#bytesCameMs));
-    const limitMs = this.#isAway ? Math.min(AWAY_MS, this.#readTimeoutMs) : this.#readTimeoutMs;
+      this.#clock.elapsedMs() - (landedTo === undefined ? startedMs : Math.max(startedMs, health.bytesCameMs));
+    const limitMs = health.hasTimedOut('reader') ? Math.min(SHORT_MS, this.#readTimeoutMs) : this.#readTimeoutMs;
     const deadline = new AbortController();
     let cancel = (): void => {};
     const wait = (): void => {
@@ -86,24 +73,24 @@ export class Patience {
     /** Start of the current run of failures without progress, and the position before which bytes were present then. */
     let failing: { readonly sinceMs: number; readonly landedTo: number } | null = null;
     try {
-      for (let attempt = 0; ; attempt++) {
+      for (let attempt = 1; ; attempt++) {
         try {
           const answered = await question(signal);
-          if (landedTo !== undefined) this.bytesCame();
-          this.#isAway = false;
+          if (landedTo !== undefined) health.bytesCame();
+          health.answered('reader');
           return answered;
         } catch (error) {
           if (stop.aborted) throw stop.reason;
           if (!isWorthAskingAgain(error) && !deadline.signal.aborted) throw error;
-          const pauseMs = Math.min(RETRY_FIRST_MS * 2 ** attempt, RETRY_LONGEST_MS) * (0.5 + this.#clock.random() / 2);
-          const waitMs = Math.max(pauseMs, error instanceof ApiError ? (error.retryAfterMs ?? 0) : 0);
+          const askedMs = error instanceof ApiError ? error.retryAfterMs : null;
+          const waitMs = backoffMs(attempt, this.#clock.random(), BACKOFF, askedMs);
           // An attempt that the deadline cut short says nothing about the service; the attempt before it does.
           if (deadline.signal.aborted) throw this.#timedOut(before ?? error);
           const nowMs = this.#clock.elapsedMs();
           const at = landedTo?.() ?? 0;
           if (failing === null || at > failing.landedTo) failing = { sinceMs: nowMs, landedTo: at };
-          const askedMs = isRefusedByNetwork(error) ? Math.min(REFUSED_MS, limitMs) : limitMs;
-          if (Math.max(silentMs(), nowMs - failing.sinceMs) + waitMs > askedMs) throw this.#timedOut(error);
+          const endMs = isRefusedByNetwork(error) ? Math.min(REFUSED_MS, limitMs) : limitMs;
+          if (Math.max(silentMs(), nowMs - failing.sinceMs) + waitMs > endMs) throw this.#timedOut(error);
           before = error;
           this.#log.debug({ attempt, waitMs, err: error }, 'request is retried');
           await this.#clock.sleep(waitMs, stop);
@@ -117,7 +104,7 @@ export class Patience {
 
   /** One attempt, for callers that can do without the answer. @returns null if it fails or takes longer than `waitMs` */
   async askBriefly<T>(question: (signal: AbortSignal) => Promise<T | null>, waitMs: number): Promise<T | null> {
-    if (this.#isAway || waitMs === 0) return null;
+    if (this.#health.hasTimedOut('reader') || waitMs === 0) return null;
     const late = new AbortController();
     const cancel = this.#clock.after(waitMs, () => late.abort(new FsError('ETIMEDOUT', 'no answer in time')));
     const { signal, release } = firstOf([this.#shutdown, late.signal]);
@@ -137,7 +124,7 @@ export class Patience {
     if (error instanceof ProtocolError || error instanceof ApiError) {
       return new FsError('EIO', error.message, { cause: error });
     }
-    this.#isAway = true;
+    this.#health.timedOut('reader');
     return new FsError('ETIMEDOUT', 'the service did not answer in time', { cause: error });
   }
 }

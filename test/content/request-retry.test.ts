@@ -3,7 +3,8 @@ import { expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { ApiError, SignInError, TransportError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
-import { Patience } from '../../src/content/patience.ts';
+import { ServiceHealth } from '../../src/base/service-health.ts';
+import { RequestRetry } from '../../src/content/request-retry.ts';
 
 /** Time that passes when somebody sleeps, and at no other moment. */
 class SleepClock implements Clock {
@@ -42,8 +43,8 @@ class SleepClock implements Clock {
   }
 }
 
-function patience(clock: Clock, shutdown = new AbortController().signal): Patience {
-  return new Patience({ clock, log: silentLogger, shutdown, readTimeoutMs: 30_000 });
+function retryOf(clock: Clock, shutdown = new AbortController().signal, health = new ServiceHealth({ clock })) {
+  return new RequestRetry({ health, clock, log: silentLogger, shutdown, readTimeoutMs: 30_000 });
 }
 
 const never = async (): Promise<never> => {
@@ -55,7 +56,7 @@ test('a question without an answer is asked again until --read-timeout is over, 
   let asked = 0;
 
   await expect(
-    patience(clock).ask(() => {
+    retryOf(clock).ask(() => {
       asked++;
       return never();
     }),
@@ -68,7 +69,7 @@ test('a question without an answer is asked again until --read-timeout is over, 
 
 test('while the service is known to be away the next question fails within a second', async () => {
   const clock = new SleepClock();
-  const reader = patience(clock);
+  const reader = retryOf(clock);
   await expect(reader.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
   const startedMs = clock.elapsedMs();
 
@@ -79,7 +80,7 @@ test('while the service is known to be away the next question fails within a sec
 
 test('a service that refuses connections is retried for ten seconds, or for one second if it is known to be unreachable', async () => {
   const clock = new SleepClock();
-  const reader = patience(clock);
+  const reader = retryOf(clock);
   let asked = 0;
   const refuses = async (): Promise<never> => {
     asked++;
@@ -103,7 +104,7 @@ test.each([
   const clock = new SleepClock();
 
   await expect(
-    patience(clock).ask(async () => {
+    retryOf(clock).ask(async () => {
       throw failure;
     }),
   ).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
@@ -111,18 +112,19 @@ test.each([
   expect(clock.elapsedMs()).toBeGreaterThan(20_000);
 });
 
-test('one answer, to anybody, brings the patience back', async () => {
+test('after one answer, or the news that the service is reachable, a request is retried for the whole time again', async () => {
   for (const comesBack of [
-    (reader: Patience) => reader.ask(async () => 'here'),
-    (reader: Patience) => reader.reachable(),
+    (retry: RequestRetry, _health: ServiceHealth) => retry.ask(async () => 'here'),
+    (_retry: RequestRetry, health: ServiceHealth) => health.reachable(),
   ]) {
     const clock = new SleepClock();
-    const reader = patience(clock);
-    await expect(reader.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
-    await comesBack(reader);
+    const health = new ServiceHealth({ clock });
+    const retry = retryOf(clock, undefined, health);
+    await expect(retry.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+    await comesBack(retry, health);
     const startedMs = clock.elapsedMs();
 
-    await expect(reader.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
+    await expect(retry.ask(never)).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
 
     expect(clock.elapsedMs() - startedMs).toBeGreaterThan(20_000);
   }
@@ -130,7 +132,7 @@ test('one answer, to anybody, brings the patience back', async () => {
 
 test('a question that hangs is given up when the time is over', async () => {
   const clock = new SleepClock();
-  const asked = patience(clock).ask(
+  const asked = retryOf(clock).ask(
     (signal) => new Promise((_resolve, reject) => signal.addEventListener('abort', () => reject(signal.reason))),
   );
   clock.pass(30_000);
@@ -145,7 +147,7 @@ test.each([
 ])('a refusal is not asked again: %s', async (refusal) => {
   let asked = 0;
   await expect(
-    patience(new SleepClock()).ask(async () => {
+    retryOf(new SleepClock()).ask(async () => {
       asked++;
       throw refusal;
     }),
@@ -155,23 +157,23 @@ test.each([
 
 test('a refusal, and then a question that the end of the time cuts short: the refusal is what is told', async () => {
   const clock = new SleepClock();
-  const reader = patience(clock);
+  const health = new ServiceHealth({ clock });
   let asked = 0;
 
-  const answer = reader.ask(async (signal) => {
+  const answer = retryOf(clock, undefined, health).ask(async (signal) => {
     if (++asked < 3) throw new ApiError(503, 'GET /file/1/data', 'the service is busy');
     queueMicrotask(() => clock.pass(30_000));
     return new Promise<never>((_, reject) => signal.addEventListener('abort', () => reject(signal.reason)));
   });
 
   await expect(answer).rejects.toMatchObject({ errno: 'EIO', message: 'the service is busy' });
-  expect({ asked, isAway: reader.isAway }).toEqual({ asked: 3, isAway: false });
+  expect({ asked, hasTimedOut: health.hasTimedOut('reader') }).toEqual({ asked: 3, hasTimedOut: false });
 });
 
 test('a service that is busy is asked again after as long as it says', async () => {
   const clock = new SleepClock();
   let asked = 0;
-  const answer = await patience(clock).ask(async () => {
+  const answer = await retryOf(clock).ask(async () => {
     if (++asked === 1) throw new ApiError(503, 'GET /file/1/data', 'busy', { retryAfterMs: 7_000 });
     return 'here';
   });
@@ -185,12 +187,13 @@ test('the end of the mount ends every question', async () => {
   const clock = new SleepClock();
   shutdown.abort(new Error('the mount is going away'));
 
-  await expect(patience(clock, shutdown.signal).ask(never)).rejects.toThrow('the mount is going away');
+  await expect(retryOf(clock, shutdown.signal).ask(never)).rejects.toThrow('the mount is going away');
 });
 
 test('a read waits as long as bytes arrive for any read; other requests do not', async () => {
   const clock = new SleepClock();
-  const waiting = patience(clock);
+  const health = new ServiceHealth({ clock });
+  const waiting = retryOf(clock, undefined, health);
   const ends: string[] = [];
   const hangs = (signal: AbortSignal): Promise<never> =>
     new Promise((_, reject) => signal.addEventListener('abort', () => reject(signal.reason as Error), { once: true }));
@@ -200,13 +203,13 @@ test('a read waits as long as bytes arrive for any read; other requests do not',
 
   for (let n = 0; n < 10; n++) {
     clock.pass(20_000);
-    waiting.bytesCame();
+    health.bytesCame();
   }
   await name;
   expect(ends).toEqual(['name: ETIMEDOUT']);
-  expect(waiting.isAway).toBe(true);
-  waiting.bytesCame();
-  expect(waiting.isAway).toBe(false);
+  expect(health.hasTimedOut('reader')).toBe(true);
+  health.bytesCame();
+  expect(health.hasTimedOut('reader')).toBe(false);
 
   clock.pass(29_000);
   clock.pass(2_000);
@@ -219,7 +222,8 @@ test.each([
   ['cut', new TransportError('the line was cut'), 'ETIMEDOUT'],
 ] as const)('a read that is %s repeatedly fails although other reads progress', async (_, failure, errno) => {
   const clock = new SleepClock();
-  const reader = patience(clock);
+  const health = new ServiceHealth({ clock });
+  const reader = retryOf(clock, undefined, health);
   let landedTo = 0;
   let asked = 0;
   const answer = reader.ask(
@@ -227,7 +231,7 @@ test.each([
       asked++;
       if (asked <= 3) landedTo = asked; // as long as it gets on itself its time begins anew
       clock.pass(20_000);
-      reader.bytesCame();
+      health.bytesCame();
       throw failure;
     },
     undefined,
@@ -247,7 +251,7 @@ function keptBy(signal: AbortSignal): number {
 
 test('questions that were answered leave nothing with the signal that ends the mount', async () => {
   const shutdown = new AbortController().signal;
-  const asked = patience(systemClock, shutdown);
+  const asked = retryOf(systemClock, shutdown);
   for (let n = 0; n < 100; n++) {
     await asked.ask(async () => 'an answer');
     await asked.ask(
