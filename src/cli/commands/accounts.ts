@@ -12,10 +12,10 @@ import { type AccountState, accountStates } from '../../mount/running-mounts.ts'
 import { Store } from '../../store/environment.ts';
 import type { CommandOutput } from '../command-output.ts';
 
-/** Of the files that stay on this machine so many are named. */
+/** The number of local-only files that a message names. */
 const NAMED_MAX = 10;
 
-/** `cfs accounts`: who is signed in, under which name `--account` takes them, and where they are mounted. */
+/** `cfs accounts`: the signed-in accounts, their names for `--account`, and their mount points. */
 export async function accountsCommand(
   deps: { readonly paths: Paths; readonly print: (text: string) => void },
   flags: { readonly json: boolean },
@@ -26,7 +26,7 @@ export async function accountsCommand(
   return exitCode('ok');
 }
 
-/** Two lines for each. */
+/** Two lines per account. */
 export function accountLines(states: readonly AccountState[]): readonly string[] {
   if (states.length === 0) return ['not signed in: run cfs login URL'];
   return states.flatMap(({ name, username, origin, status, silent }) => {
@@ -41,10 +41,10 @@ function accountRecord({ name, username, origin, status }: AccountState) {
 }
 
 /**
- * `cfs logout`: takes token and keys from this machine. What is kept of the account stays, so that what was not pushed yet is
- * pushed after the next sign-in; `forget` takes that away too, where nothing would be lost.
+ * `cfs logout`: removes token and keys from this machine. The store stays, so that unpushed changes are pushed after the next sign-in.
+ * `forget` removes the store too, if nothing is lost by that.
  *
- * @throws UsageError (alreadyMounted) while it is mounted · (pending) where `forget` would lose something
+ * @throws UsageError (alreadyMounted) while it is mounted · (pending) if `forget` would lose data
  */
 export async function logoutCommand(
   deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
@@ -57,14 +57,14 @@ export async function logoutCommand(
     throw new UsageError(`the account is mounted${where}: run cfs umount first`, exitCode('alreadyMounted'));
   }
   const files = accountPaths(deps.paths, name);
-  // Held until all is done: a mount that begins meanwhile would have its store taken away under it.
+  // Held to the end: otherwise a mount that starts meanwhile would lose its store.
   const held: Store[] = [];
   let unsynced = 0;
   let local = 0;
   const named: string[] = [];
   try {
     for (const directory of storeDirectories(files)) {
-      // Looking at what was never mounted would make it.
+      // Opening a store that was never mounted would create it.
       if (!existsSync(join(directory, 'index'))) continue;
       const store = await openStore(directory, deps.clock);
       held.push(store);

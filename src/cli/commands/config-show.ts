@@ -37,7 +37,7 @@ function configRows({ texts, sources }: LoadedOptions, paths: Paths): readonly C
     }));
 }
 
-/** Option, value and place, in columns; the place of a default is left out. */
+/** Option, value and source, in columns; the source of a default is left out. */
 export function configLines(loaded: LoadedOptions, paths: Paths): readonly string[] {
   const rows = configRows(loaded, paths);
   const width = Math.max(...rows.map(({ key }) => key.length));

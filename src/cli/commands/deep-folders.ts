@@ -13,24 +13,24 @@ interface OpenFolder {
 }
 
 /**
- * The folders below a root by short paths, however deep they lie: each is opened in its parent (/proc/self/fd, proc(5)), so that no path is
- * longer than PATH_MAX. The folder that was asked for last stays open: those below it are opened from there.
+ * The folders below a root by short paths, at any depth: each is opened in its parent (/proc/self/fd, proc(5)), so that no path is
+ * longer than PATH_MAX. The last used folder stays open, and folders below it are opened from there.
  */
 export class DeepFolders {
   readonly #root: string;
   readonly #missing: 'make' | 'refuse';
   #last: OpenFolder | null = null;
 
-  /** @param missing what becomes of folders that are not there, the root excepted */
+  /** @param missing what to do about missing folders below the root */
   constructor(root: string, missing: 'make' | 'refuse') {
     this.#root = root;
     this.#missing = missing;
   }
 
   /**
-   * Calls `act` with a short path of `folder` ('' and '.' are the root), which is good until `act` settles. One call at a time.
+   * Calls `act` with a short path of `folder` ('' and '.' are the root). The path is valid until `act` ends. One call at a time.
    *
-   * @throws what the system says, with the whole path
+   * @throws system errors, with the full path
    */
   async in<T>(folder: string, act: (path: string) => Promise<T>): Promise<T> {
     try {
@@ -79,7 +79,7 @@ function pathOf({ fd }: FileHandle): string {
   return `/proc/self/fd/${fd}`;
 }
 
-/** A descriptor's number says nothing to a person. */
+/** Messages need the full path, not a descriptor number. */
 function shown(error: unknown, path: string): unknown {
   if (error instanceof Error) error.message = error.message.replace(/\/proc\/self\/fd\/\d+\/?/, '');
   return withPath(error, path);

@@ -14,10 +14,10 @@ import { chooseVersion, namedVersions, parseVersionOf } from './version-choice.t
 import { fetchVersion } from './version-fetch.ts';
 
 export interface DiffFlags {
-  /** `FILE@VERSION`, or `FILE`: as it is now. */
+  /** `FILE@VERSION`, or `FILE` for the present content. */
   readonly before: string;
   readonly after: string;
-  /** As a shell takes it; null: that of CFS_DIFF, or `diff -u`. */
+  /** A shell command; null: CFS_DIFF, or `diff -u`. */
   readonly tool: string | null;
 }
 
@@ -25,7 +25,7 @@ const STANDARD_TOOL = 'diff -u';
 /** SIGPIPE, as a shell reports it. */
 const PIPE_CLOSED = 141;
 
-/** `cfs diff FILE@V1 FILE@V2`: hands both to the user's own program. Exit code: ok where that says that they are the same. */
+/** `cfs diff FILE@V1 FILE@V2`: runs the user's program on both. Exit code: ok if the program reports no difference. */
 export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: DiffFlags): Promise<number> {
   const directory = await mkdtemp(join(tmpdir(), 'cfs-diff-'));
   const cleanup = new CleanupOnSignal();
@@ -47,7 +47,7 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
   }
 }
 
-/** @param prefix of the path at which a version is kept meanwhile @returns the path of the bytes */
+/** @param prefix of the path of a temporary copy @returns the path of the bytes */
 async function onDisk(deps: ServiceDeps & CommandOutput, what: string, prefix: string): Promise<string> {
   const { file, version: wanted } = parseVersionOf(what, existsSync);
   if (wanted === null) {
@@ -58,7 +58,7 @@ async function onDisk(deps: ServiceDeps & CommandOutput, what: string, prefix: s
   return withService(deps, mount.name, async (service) => {
     const versions = namedVersions(await service.versions(resource, AbortSignal.timeout(DOCUMENTS_MS_MAX)));
     const chosen = chooseVersion(versions, wanted, file);
-    // The program shows this name: a time says more than a number of ours. A name of 255 bytes leaves no room for it.
+    // The program shows this name, so it contains the time, unless the name already has 255 bytes.
     const path = `${prefix}-${chosen.name}-${basename(file).slice(0, 50)}`;
     await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, path);
     return path;
@@ -72,7 +72,7 @@ function run(
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<number> {
   return new Promise((resolveCode, reject) => {
-    // The paths are no part of the shell's text: a name may hold anything.
+    // The paths are arguments, not part of the shell's text: a name may contain any character.
     const child = spawn('sh', ['-c', `${tool} "$1" "$2"`, 'cfs-diff', before, after], { stdio: 'inherit', env });
     child.once('error', reject);
     child.once('exit', (code, signal) => resolveCode(code ?? (signal === 'SIGPIPE' ? PIPE_CLOSED : 129)));

@@ -9,7 +9,7 @@ import { mountAndPath } from './sync.ts';
 export interface DiscardFlags {
   readonly file: string;
   readonly account: string | null;
-  /** Without it nothing is given up: what would be is shown. */
+  /** Without it nothing is discarded: the changes are only listed. */
   readonly isSure: boolean;
 }
 
@@ -21,8 +21,8 @@ const WORDS: Readonly<Record<DiscardedChange['change'], string>> = {
 };
 
 /**
- * `cfs discard PATH --yes`: gives up what is pending or parked there; what is here becomes what the service has. Without
- * `--yes` it says what that would be, and what would be lost with it (pending).
+ * `cfs discard PATH --yes`: drops the pending and parked changes there and returns to the state of the service. Without
+ * `--yes` it lists these changes and the bytes that would be lost (exit code pending).
  */
 export async function discardCommand(deps: CommandOutput & { paths: Paths }, flags: DiscardFlags): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);

@@ -11,19 +11,19 @@ import { examineInProcess, type StoreExaminer } from '../doctor/store-examiner.t
 import { WaitNotice } from '../doctor/wait-notice.ts';
 
 export interface DoctorFlags {
-  /** Only the stores, every byte of them. */
+  /** Check only the stores, with every byte. */
   readonly store: boolean;
   readonly json?: boolean;
   readonly account: string | null;
 }
 
 /**
- * `cfs doctor`: looks at everything that a mount needs and says of each fault what to do. Needs nothing that works: no mount,
- * no network, no sign-in. Changes nothing, but that a store's journal is taken over as at a start.
+ * `cfs doctor`: checks everything that a mount needs and prints a cure for each fault. It requires no mount, no network and no
+ * sign-in. It changes nothing, except that the journal of a store is replayed as at a start.
  *
- * Exit code: that of the first problem, as the command would end that it keeps from working; ok for warnings alone.
+ * Exit code: that of the first problem, which is the exit code of the command that it breaks; ok for warnings alone.
  *
- * @throws UsageError (signIn) for an account that is not kept here
+ * @throws UsageError (signIn) for an unknown account
  */
 export async function doctorCommand(
   deps: {
@@ -57,7 +57,7 @@ export async function doctorCommand(
   return first === undefined ? exitCode('ok') : exitCode(FINDINGS[first.name].exit);
 }
 
-/** @throws UsageError (signIn) where there is no such account, or none at all */
+/** @throws UsageError (signIn) for an unknown account, or without any account */
 function checkAccount(paths: Paths, wanted: string | null): void {
   const names = accountNames(paths);
   if (names.length === 0) throw new UsageError(NOT_SIGNED_IN, exitCode('signIn'));

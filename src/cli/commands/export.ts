@@ -21,15 +21,15 @@ import {
   type UnsyncedSource,
 } from './unsynced-source.ts';
 
-/** How much is read at once. */
+/** Size of one read. */
 const PIECE_BYTES = PART_BYTES_MAX;
 
-/** The place of the copies is full or not for writing, or the mount is dead: the next file would fare no better. */
+/** The destination is full or read-only, or the mount is dead: every other file would fail too. */
 const ENDS_ALL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT', 'EROFS', 'ENOTCONN']);
 
 /**
- * `cfs export DIR`: copies out what exists on this machine only, whether it is mounted or not and whatever the service says. Nothing
- * here changes. Exit code: ok, or store where a file or bytes of it could not be had or copied; what could is there.
+ * `cfs export DIR`: copies the data that exists on this machine only, with or without a mount or the service. It changes
+ * nothing. Exit code: ok, or store if some files or bytes could not be read or copied; all others are copied.
  */
 export async function exportCommand(
   deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
@@ -85,8 +85,8 @@ export async function exportCommand(
 }
 
 /**
- * Whether others may be copied although this one was not: a stick that takes no such name, no link or nothing of this size, a file
- * that may not be read or has another name by now.
+ * Whether other files may still be copied after this error: the destination rejects the name, a link or the size, or the source
+ * cannot be read or was renamed.
  */
 export function concernsOneFile(error: unknown): boolean {
   if (error instanceof FsError || error instanceof StorageError) return true;
@@ -94,7 +94,7 @@ export function concernsOneFile(error: unknown): boolean {
   return code !== undefined && (error as NodeJS.ErrnoException).syscall !== undefined && !ENDS_ALL.has(code);
 }
 
-/** @throws where nothing can be copied to it at all: that is said once, not of every file */
+/** @throws if nothing can be copied there: one error instead of one per file */
 async function madeWritable(directory: string): Promise<void> {
   await mkdir(directory, { recursive: true });
   await access(directory, constants.W_OK);
@@ -102,11 +102,11 @@ async function madeWritable(directory: string): Promise<void> {
 
 interface FolderOfSource {
   readonly source: UnsyncedSource;
-  /** Below the directory of the copies: each root is a tree of its own, whose names may be those of the other. */
+  /** One folder per root below the destination, because both trees may contain the same names. */
   readonly folder: string;
 }
 
-/** The mount where one is running, and what the account's other stores have: all that was changed below the other root. */
+/** The running mount, if any, and the other stores of the account, with the changes below the other root. */
 async function sourcesOf(
   deps: { readonly paths: Paths; readonly clock: Clock },
   name: string,
@@ -116,7 +116,7 @@ async function sourcesOf(
   const mounted = state?.status ?? null;
   const sources: FolderOfSource[] = [];
   if (state !== undefined && mounted !== null) {
-    // Copies there would be new files of the mount, to be copied in their turn.
+    // Copies inside the mount would be new files, which would be copied again.
     if (!relative(mounted.directory, mountPathOf(directory)).startsWith('..'))
       throw new UsageError(`${visible(directory)} is inside the mount: name a folder outside it`);
     sources.push({ source: openUnsyncedInMount(state.socketPath, mounted.directory), folder: '' });
@@ -138,7 +138,7 @@ async function sourcesOf(
   return sources;
 }
 
-/** @returns how many bytes could not be had */
+/** @returns the number of unavailable bytes */
 async function copyOut(
   source: UnsyncedSource,
   file: UnsyncedFile,
@@ -184,7 +184,7 @@ async function copyBytes(reader: UnsyncedReader, copy: FileHandle): Promise<numb
       else await writeAll(copy, bytes, at);
       at += length;
     }
-    // Cut short since it was opened.
+    // Truncated since it was opened.
     missing += end - at;
   }
   await copy.truncate(sizeBytes);

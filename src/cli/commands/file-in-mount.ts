@@ -16,11 +16,11 @@ interface Looking {
   readonly wait: ServiceWait;
 }
 
-/** A path that a person named, where it is in which mount, and what it is on the service. */
+/** A path from the command line: its mount, its place there, and its resource on the service. */
 export interface InMount {
   readonly mount: RunningMount;
   readonly located: Located;
-  /** Where it lies in the mount: the person may have named a link to it. */
+  /** The path in the mount, with links outside resolved. */
   readonly place: string;
 }
 
@@ -29,7 +29,7 @@ export async function findInMount({ paths, wait }: Looking, file: string): Promi
   const { mount, path } = await mountAndPath(paths, { file, account: null });
   const place = join(mount.status.directory, path ?? '');
   const located = await wait.for(mount.status.account.origin, async (signal) => {
-    // The mount knows what was looked at: this asks it to look, and it may ask the service.
+    // The mount may not know the path yet: stat(2) makes it look up the path, on the service if needed.
     if (!(await exists(place))) throw new UsageError(`there is no ${visible(file)}`, exitCode('missing'));
     return callControl(mount.socketPath, 'locate', { path }, { signal });
   });

@@ -15,7 +15,7 @@ import type { Prompt } from '../prompt.ts';
 import { secretFromEnvironment } from '../secret-input.ts';
 import type { ServiceWait } from '../service-wait.ts';
 
-/** What a sign-in needs; all of it may stand in the environment, and what does not is asked for at a terminal. */
+/** The inputs of a sign-in. All can come from the environment; missing ones are prompted for at a terminal. */
 const INPUTS = [
   { field: 'username', variable: 'CFS_USERNAME', flag: '--username', question: 'User name (e-mail address)' },
   { field: 'password', variable: 'CFS_PASSWORD', flag: '--password-stdin', question: 'Password', secret: true },
@@ -32,18 +32,18 @@ const INPUTS = [
 
 export type SignInInputs = Readonly<Record<(typeof INPUTS)[number]['field'], string>>;
 
-/** A whole sign-in with its retries; a person waits in front of it. */
+/** Limit of a sign-in with its retries: the user is waiting. */
 const SIGN_IN_MS_MAX = 60_000;
 const USER_AGENT = 'cfs-mount';
 
 export interface SignedIn {
-  /** The account's name: what `--account` takes. */
+  /** The account's name for `--account`. */
   readonly name: string;
   readonly account: Account;
 }
 
 /**
- * `cfs login URL`: exchanges the password for a refresh token and keeps that, with the keys, in a 0600 file. Secrets come
+ * `cfs login URL`: exchanges the password for a refresh token and saves that, with the keys, in a 0600 file. Secrets come
  * from the environment, a file, standard input or a prompt, never from the command line, which every user of the machine can read.
  */
 export async function loginCommand(
@@ -58,12 +58,12 @@ export async function loginCommand(
   flags: {
     readonly url: string | null;
     readonly insecure: boolean;
-    /** What flags gave; secrets among it were read from standard input or a file. */
+    /** The values of the flags, and secrets read from standard input or a file. */
     readonly given?: Readonly<Partial<SignInInputs>>;
   },
 ): Promise<number> {
   const origin = originOf(flags.url ?? deps.env.CFS_URL ?? null);
-  // The environment and config.toml say it for this command as for a mount.
+  // From the environment and config.toml, as for a mount.
   const settled = settledOptions(deps.env, deps.paths);
   const options = { ...settled, insecure: flags.insecure || settled.insecure };
   const route = routeTo(origin, { env: deps.env, options, known: null });
@@ -76,9 +76,9 @@ export async function loginCommand(
 }
 
 /**
- * Signs in and keeps the account.
+ * Signs in and saves the account.
  *
- * @throws UsageError in words for a person: refused (signIn), not reached, or not the service (unreachable)
+ * @throws UsageError: refused (signIn), unreachable, or not the service (unreachable)
  */
 export async function signIn(
   deps: { paths: Paths; clock: Clock; log: Logger },
@@ -110,7 +110,7 @@ export async function signIn(
       accessKeyId,
       privateAccessKey,
       refreshToken,
-      // Said once for this service: neither its mounts nor any command ask again.
+      // Saved with the account, so that mounts and commands need no `--insecure`.
       ...(how.route.insecure && { insecure: true as const }),
     };
     const file = accountFileOf(deps.paths, account);
@@ -123,7 +123,7 @@ export async function signIn(
   }
 }
 
-/** What an earlier sign-in, or `cfs service install`, kept of a proxy. */
+/** The proxy credentials that an earlier sign-in, or `cfs service install`, saved. */
 function keptProxy(file: string): Pick<Account, 'proxy'> {
   try {
     const { proxy } = readAccountFile(file);
@@ -133,7 +133,7 @@ function keptProxy(file: string): Pick<Account, 'proxy'> {
   }
 }
 
-/** Scheme, host and port of what the person gave. @throws UsageError */
+/** Scheme, host and port of the given address. @throws UsageError */
 export function originOf(url: string | null): string {
   if (url === null || url === '') throw new UsageError('no service address: run cfs login URL, or set CFS_URL');
   const parsed = URL.canParse(url) ? new URL(url) : null;
@@ -146,7 +146,7 @@ export function originOf(url: string | null): string {
   return parsed.origin;
 }
 
-/** @throws UsageError naming everything that is missing and cannot be asked for */
+/** @throws UsageError naming every missing value that cannot be prompted for */
 async function gatherInputs(
   flags: Readonly<Partial<SignInInputs>>,
   env: Readonly<Record<string, string | undefined>>,
@@ -172,7 +172,7 @@ function userIdOf(origin: string, user: RemoteUser): string {
   return shape.id;
 }
 
-/** Whatever failed, as one sentence that says what to do. */
+/** Any failure as one sentence with the cure. */
 function inWords(error: unknown, origin: string): unknown {
   if (error instanceof SignInError)
     return new UsageError(`${error.message}: check them and try again`, exitCode('signIn'), { cause: error });

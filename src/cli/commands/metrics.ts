@@ -5,7 +5,7 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { accountStates, isMeant, isRunning, noMount } from '../../mount/running-mounts.ts';
 
-/** `cfs metrics`: the counters of all mounts (of one account's, where it is named) as Prometheus reads them. */
+/** `cfs metrics`: the counters of all mounts, or of one account's mount, in the format of Prometheus. */
 export async function metricsCommand(
   deps: { readonly paths: Paths; readonly print: (text: string) => void },
   flags: { readonly account: string | null },
@@ -46,7 +46,7 @@ const one = (value: number): readonly Sample[] => [{ value }];
 const byKind = (label: string, values: Readonly<Record<string, number>>): readonly Sample[] =>
   Object.entries(values).map(([kind, value]) => ({ labels: { [label]: kind }, value }));
 
-/** Names are never given another meaning; docs/commands.md lists them. */
+/** The meaning of a name never changes; docs/commands.md lists them. */
 const FAMILIES: readonly Family[] = [
   {
     name: 'cfs_uptime_seconds',
@@ -154,7 +154,7 @@ export function prometheusText(mounts: readonly MountSample[]): string {
   }).join('');
 }
 
-/** Buckets are cumulative, their limits in seconds; empty ones at the end say nothing. */
+/** Buckets are cumulative, with limits in seconds; empty ones at the end are left out. */
 function histogram({
   operation,
   count,

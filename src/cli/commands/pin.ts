@@ -11,8 +11,8 @@ import type { PathFlags } from './refresh.ts';
 import { mountAndPath } from './sync.ts';
 
 /**
- * `cfs pin PATH`: keeps a file, or all that is in a folder now and later, complete on this machine. Returns when everything is here
- * (ok), or as soon as the service cannot be reached (pending): then the rest comes when it is back. Ctrl-C ends only the waiting.
+ * `cfs pin PATH`: keeps a file, or the present and future contents of a folder, complete on this machine. Returns when everything is fetched
+ * (ok), or when the service is unreachable (pending); the mount then fetches the rest later. Ctrl-C ends only the wait.
  */
 export async function pinCommand(
   deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
@@ -39,7 +39,7 @@ export async function pinCommand(
   return exitCode('ok');
 }
 
-/** `cfs unpin PATH`: what is here stays until its room is needed. */
+/** `cfs unpin PATH`: cached bytes stay until the cache needs their space. */
 export async function unpinCommand(deps: CommandOutput & { readonly paths: Paths }, flags: PathFlags): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const { wasPinned } = await callControl(mount.socketPath, 'unpin', { path });
@@ -49,7 +49,7 @@ export async function unpinCommand(deps: CommandOutput & { readonly paths: Paths
   return exitCode('ok');
 }
 
-/** `3 of 10 files, 1.2 MiB of 8 MiB, 410 KiB/s, 17 s left`; what is not known is left out. */
+/** `3 of 10 files, 1.2 MiB of 8 MiB, 410 KiB/s, 17 s left`; unknown parts are left out. */
 export function pinText(
   { files, filesHere, bytes, bytesHere }: PinnedPath,
   samples: readonly { readonly atMs: number; readonly doneBytes: number }[] = [],

@@ -4,12 +4,12 @@ import type { SyncProgress } from '../../control/status-model.ts';
 import type { CommandOutput } from '../command-output.ts';
 
 const BAR_WIDTH = 20;
-/** How much of the past counts for the rate. */
+/** The time span over which the rate is averaged. */
 const WINDOW_MS = 10_000;
-/** Without a terminal: the first line comes only for what takes longer, the next ones as far apart. */
+/** Without a terminal: the delay of the first line, and the interval of the next ones. */
 const PLAIN_EVERY_MS = 5_000;
 
-/** How far it is. */
+/** The progress of an operation. */
 type Moved = Omit<SyncProgress, 'waitsFor'>;
 
 /** The transfer rate and the remaining time; null while unknown. */
@@ -18,17 +18,17 @@ export interface Pace {
   readonly leftMs: number | null;
 }
 
-/** Shows the progress of a push: as a line that replaces itself at a terminal, as a plain line now and then elsewhere. */
+/** Shows the progress of a push: one line that is updated at a terminal, occasional plain lines elsewhere. */
 export class ProgressLine {
   readonly #clock: Clock;
   readonly #output: CommandOutput;
   readonly #hint: string | null;
-  /** The last printed reason why nothing moves. */
+  /** The last printed reason for a stall. */
   #waitsFor: string | null = null;
   readonly #samples: { readonly atMs: number; readonly doneBytes: number }[] = [];
   #plainMs: number;
 
-  /** @param deps.hint what can be done while the service is away, said with the reason each time it goes; null: neither is said */
+  /** @param deps.hint printed with the reason at the start of each outage; null: neither is printed */
   constructor(deps: { clock: Clock; output: CommandOutput; hint: string | null }) {
     this.#clock = deps.clock;
     this.#output = deps.output;
@@ -59,7 +59,7 @@ export class ProgressLine {
     this.#output.warn(`${waitsFor}: waiting; ${this.#hint}\n`);
   }
 
-  /** Takes the line away. */
+  /** Erases the line. */
   end(): void {
     this.#output.redraw?.('');
   }
@@ -78,7 +78,7 @@ export function paceOf(
   return { bytesPerSecond, leftMs: ((progress.totalBytes - progress.doneBytes) / bytesPerSecond) * 1000 };
 }
 
-/** `[########------------]`: of the bytes, or of the changes where none has any. */
+/** `[########------------]`: by bytes, or by changes if no change has bytes. */
 export function progressBar(progress: Moved): string {
   const full = Math.round(BAR_WIDTH * shareOf(progress));
   return `[${'#'.repeat(full)}${'-'.repeat(BAR_WIDTH - full)}]`;

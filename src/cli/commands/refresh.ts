@@ -13,8 +13,8 @@ export interface PathFlags {
 }
 
 /**
- * `cfs refresh [PATH]`: asks the service what a folder holds now (of all that are in use without a path), and returns when the
- * mount shows it. Names removals that wait for a person; `accept` is that person's word.
+ * `cfs refresh [PATH]`: lists a folder again (without a path: all folders in use), and returns when the
+ * mount shows the result. Names removals that wait for confirmation; `accept` confirms them.
  */
 export async function refreshCommand(
   deps: CommandOutput & { readonly paths: Paths; readonly wait: ServiceWait },
@@ -32,7 +32,7 @@ export async function refreshCommand(
   return exitCode('ok');
 }
 
-/** `cfs retry [PATH]`: tries what is parked again. */
+/** `cfs retry [PATH]`: retries parked changes. */
 export async function retryCommand(deps: CommandOutput & { paths: Paths }, flags: PathFlags): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const { retried } = await callControl(mount.socketPath, 'retry', { path });

@@ -19,16 +19,16 @@ import { fetchVersion } from './version-fetch.ts';
 export interface RestoreFlags {
   /** `FILE@VERSION`. */
   readonly what: string;
-  /** Where the bytes go instead: a new file, or a folder; null: the file itself, as its next version. */
+  /** Destination of the bytes: a new file, or a folder; null: the file itself, as its next version. */
   readonly to: string | null;
 }
 
-/** How often a file may be saved while the version is put beside it. */
+/** Attempts while the file is saved again during the copy. */
 const TRIES_MAX = 3;
 
 /**
- * `cfs restore FILE@VERSION [--to PATH]`. The version is fetched whole before anything changes. In place, what was not pushed yet
- * is pushed first: it must not be lost without ever having been a version.
+ * `cfs restore FILE@VERSION [--to PATH]`. The version is fetched completely before anything changes. In place, pending changes of the
+ * file are pushed first, so that they become a version before they are replaced.
  */
 export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: RestoreFlags): Promise<number> {
   const { file, version: wanted } = parseVersionOf(flags.what, existsSync);
@@ -46,7 +46,7 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
     const { name, version } = await withService(deps, found.mount.name, async (service) => {
       const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
       const chosen = chooseVersion(namedVersions(await service.versions(found.resource, signal)), wanted, file);
-      await rm(spool, { force: true }); // of a process that was killed and had our number
+      await rm(spool, { force: true }); // left by a killed process with our pid
       await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, spool);
       return chosen;
     });
@@ -65,14 +65,14 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
   }
 }
 
-/** What was fetched by processes that were killed: each is called by the number of its own. */
+/** Temporary files of killed processes; their names contain the pid. */
 async function removeSpoolsOfTheDead(directory: string): Promise<void> {
   for (const name of await readdir(directory)) {
     if (processLife(Number(name)) === 'ended') await rm(join(directory, name), { force: true });
   }
 }
 
-/** @throws UsageError where something is there already, or no folder for it */
+/** @throws UsageError if the target exists, or its folder does not */
 function newFileAt(path: string, name: string): string {
   const isFolder = statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
   const target = isFolder ? join(path, name) : path;
@@ -83,19 +83,19 @@ function newFileAt(path: string, name: string): string {
 }
 
 /**
- * Saves like an editor: a new file beside it, then a rename. Readers see one of the two. The rename throws away
- * what the service does not have, so what counts is what is pending then, not what was before a fetch of minutes.
+ * Saves like an editor: a new file beside it, then a rename. Readers see one of the two. The rename replaces bytes that the service
+ * may not have, so the check for pending changes comes directly before it, not before the fetch.
  */
 async function replace(spool: string, found: InMount, cleanup: CleanupOnSignal, wait: ServiceWait): Promise<void> {
   const { place } = found;
-  // A name that never travels: what SIGKILL leaves of it stays on this machine.
+  // A local-only name: a file that SIGKILL leaves behind is not pushed.
   const name = `._${[...basename(place)].slice(0, 40).join('')}.${process.pid}.cfs-restore`;
   const fresh = join(dirname(place), name);
   const { socketPath } = found.mount;
   const { path } = found.located;
   cleanup.add(fresh);
   for (let tries = 0; tries < TRIES_MAX; tries++) {
-    // Before the copy: that one does not lie there for the minutes of an upload.
+    // Before the copy, so that the copy does not exist during a long upload.
     await push(found, wait);
     try {
       if (isLink(found)) await symlink(await readFile(spool), fresh);
@@ -126,7 +126,7 @@ async function push({ mount, located, place }: InMount, wait: ServiceWait): Prom
   );
 }
 
-/** A version of a link is where it led to: as a file of these bytes it would be a link no more, for all machines. */
+/** The bytes of a link's version are its target. Restored as a regular file, it would stop being a link on all machines. */
 function isLink({ located }: InMount): boolean {
   return located.kind === 'symlink';
 }

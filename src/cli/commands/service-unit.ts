@@ -1,19 +1,19 @@
-/** What a unit of systemd is to run. */
+/** The contents of a systemd unit. */
 export interface ServiceUnit {
-  /** For people: `ann@example.com at /home/ann/Cloud`. */
+  /** The description: `ann@example.com at /home/ann/Cloud`. */
   readonly title: string;
   readonly directory: string;
   /** Program and arguments, the program by an absolute path. */
   readonly command: readonly string[];
-  /** What the manager of this user does not set by itself. */
+  /** Environment variables that the user's service manager does not set. */
   readonly env: Readonly<Record<string, string>>;
-  /** How long an orderly end may take, in milliseconds. */
+  /** Limit of an orderly stop, ms. */
   readonly stopMs: number;
-  /** Exit codes that another start does not cure. */
+  /** Exit codes after which a restart is useless. */
   readonly lasting: readonly number[];
 }
 
-/** A mount whose main thread says nothing for so long is started again; it answers within milliseconds otherwise. */
+/** systemd restarts a mount whose main thread is silent for this long; normally it answers within milliseconds. */
 const WATCHDOG_SECONDS = 180;
 
 /** The variable as one word, also with spaces in it (systemd.service(5)). */
@@ -120,12 +120,12 @@ function escapedPath(path: string): string {
     .join('');
 }
 
-/** systemd.service(5), "Command lines": as a setting, and no variables. */
+/** systemd.service(5), "Command lines": quoted, without variable substitution. */
 function quoted(word: string): string {
   return setting(word).replaceAll('$', '$$$$');
 }
 
-/** systemd.exec(5), `Environment=`: C escapes in double quotes, and no specifiers; a dollar sign means nothing there. */
+/** systemd.exec(5), `Environment=`: C escapes in double quotes, and no specifiers; a dollar sign has no meaning there. */
 function setting(word: string): string {
   const escaped = word
     .replace(/[\\"]/g, '\\$&')
@@ -134,7 +134,7 @@ function setting(word: string): string {
   return /^[\w@:.,/=+-]+$/.test(word) ? word : `"${escaped}"`;
 }
 
-/** Specifiers are expanded in descriptions too, and a backslash at the end would go on in the next line. */
+/** Specifiers are expanded in descriptions too, and a backslash at the end would continue the line. */
 function oneLine(text: string): string {
   return text.replace(/[\p{Cc}\\]/gu, '?').replaceAll('%', '%%');
 }

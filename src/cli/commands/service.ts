@@ -15,7 +15,7 @@ import { namedPathOf } from '../../mount/mount-point.ts';
 import { ROUTE_VARIABLES, routeTo } from '../../mount/service-route.ts';
 import { unitNameOf, unitTemplate, unitText } from './service-unit.ts';
 
-/** What an end needs beyond the push of what is pending. */
+/** The time of a stop beyond the push of pending changes. */
 const STOP_MS = 30_000;
 const PACKAGED_PROGRAM = '/usr/bin/cfs-mount';
 const SYSTEMCTL_MS_MAX = 90_000;
@@ -37,7 +37,7 @@ class Undone {
   readonly why: string;
   /** systemctl accepted the request, but did not finish in time. */
   readonly isUnderWay: boolean;
-  /** False: there is no such program. */
+  /** False: systemctl does not exist. */
   readonly isThere: boolean;
 
   constructor(why: string, how: { readonly isUnderWay?: boolean; readonly isThere?: boolean } = {}) {
@@ -48,15 +48,15 @@ class Undone {
 }
 
 /**
- * `cfs service install DIR`: a unit of systemd's manager for this user that mounts at every sign-in to this machine, and at
- * once. Where no manager answers (no session) the unit is written all the same, and it is said how to start it; where there is no
- * systemctl nothing is installed.
+ * `cfs service install DIR`: installs a unit of this user's systemd manager that mounts now and at every login to this machine.
+ * If no manager answers (no session), it writes the unit and prints how to start it. Without systemctl it installs
+ * nothing.
  *
- * A proxy that only the environment of this command names goes into the unit, as an option, and its password to the account: the manager
- * starts the mount without this environment, and all users can read a unit.
+ * A proxy from the environment of this command becomes an option in the unit, because the manager starts the mount without this
+ * environment. Its password is saved with the account, because all users can read a unit.
  *
- * @param given the options of the mount as they were typed, or as the environment has them
- * @throws UsageError where no account fits, or the directory is missing; (noManager) without systemctl
+ * @param given the mount options from the command line or the environment
+ * @throws UsageError without a matching account or the directory; (noManager) without systemctl
  */
 export async function installService(
   deps: ServiceDeps & { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> },
@@ -124,8 +124,8 @@ export function packagedUnit(manager: 'user' | 'system'): string {
 }
 
 /**
- * How a unit starts `cfs-mount`: by the link of the Debian package, if it leads to this program, because an upgrade removes the directory of
- * this version. Otherwise by the paths of Node and of this program.
+ * The command by which a unit starts `cfs-mount`: the link of the Debian package, if it leads to this program, because an upgrade removes
+ * the directory of this version. Otherwise the paths of Node and of this program.
  *
  * @param link another link, for tests
  */
@@ -134,7 +134,7 @@ export function mountProgram(link: string = PACKAGED_PROGRAM): readonly string[]
   try {
     if (realpathSync(link) === realpathSync(wrapper)) return [link];
   } catch {
-    // There is no such link.
+    // The link does not exist.
   }
   return [process.execPath, fileURLToPath(new URL('../cfs-mount.js', import.meta.url))];
 }
@@ -144,13 +144,13 @@ function fieldOf(path: string): string {
   return path.replace(/[\s\\]/g, (character) => `\\${character.charCodeAt(0).toString(8).padStart(3, '0')}`);
 }
 
-/** `cfs service remove [DIR]`: ends the mount in order and takes its unit away. */
+/** `cfs service remove [DIR]`: unmounts and removes the unit. */
 export async function removeService(deps: ServiceDeps, flags: { readonly directory: string | null }): Promise<number> {
   const folder = unitFolder(deps);
   const unit = chooseUnit(folder, flags.directory);
   const stopped = systemctl(deps, 'disable', '--now', unit);
   rmSync(join(folder, unit), { force: true });
-  // What `enable` made, where no manager could undo it.
+  // The link that `enable` made, if no manager could remove it.
   rmSync(join(folder, 'default.target.wants', unit), { force: true });
   systemctl(deps, 'daemon-reload');
   deps.print(`removed ${visible(join(folder, unit))}\n`);
@@ -160,7 +160,7 @@ export async function removeService(deps: ServiceDeps, flags: { readonly directo
   return exitCode('ok');
 }
 
-/** @throws UsageError where there is none, or where several fit */
+/** @throws UsageError if none or several match */
 function chooseUnit(folder: string, directory: string | null): string {
   const units = unitsIn(folder);
   const wanted = directory === null ? null : unitNameOf(namedPathOf(directory));
@@ -188,7 +188,7 @@ function unitFolder({ paths }: ServiceDeps): string {
   return join(paths.configFile, '..', '..', 'systemd', 'user');
 }
 
-/** @returns null when it was done, otherwise why not */
+/** @returns null on success, otherwise the reason of the failure */
 function systemctl({ env, systemctlMsMax: timeout = SYSTEMCTL_MS_MAX }: ServiceDeps, ...args: string[]): Undone | null {
   const result = spawnSync('systemctl', ['--user', ...args], { encoding: 'utf8', timeout, env });
   if ((result.error as NodeJS.ErrnoException | undefined)?.code === 'ETIMEDOUT')
@@ -200,11 +200,11 @@ function systemctl({ env, systemctlMsMax: timeout = SYSTEMCTL_MS_MAX }: ServiceD
 }
 
 function flagsOf(deps: { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> }): string[] {
-  // systemd starts services in another directory than the one in which this was typed.
+  // systemd starts services in another working directory.
   const given = deps.options.logFile === null ? deps.given : { ...deps.given, logFile: deps.options.logFile };
   return Object.entries(given).flatMap(([key, value]) => {
     const { flag, placeholder } = OPTIONS[key as OptionKey];
-    // A switch of the environment may be off, which no flag can say.
+    // The environment can switch an option off, which no flag can.
     if (placeholder === null) return deps.options[key as OptionKey] === true ? [flag] : [];
     return [`${flag}=${value}`];
   });

@@ -3,13 +3,13 @@ import type { Clock } from '../../base/clock.ts';
 /** Interval between two status calls of `--watch`. */
 const LOOK_EVERY_MS = 1_000;
 
-/** DECAWM of xterm and all like it: a line that is longer than the terminal is wide takes one row, as `rewind` counts it. */
+/** DECAWM of xterm-like terminals: a line longer than the terminal takes one row, as `rewind` assumes. */
 const CUT = '\x1b[?7l';
 const WRAP = '\x1b[?7h';
 
 /**
- * Shows what `look` says until `signal`: at a terminal over what it said before, elsewhere once for each time it says
- * something new. What is longer than a line of the terminal is cut there.
+ * Prints the text of `look` until `signal`: at a terminal over the previous text, elsewhere once per
+ * change. Lines longer than the terminal are cut.
  */
 export async function watch(
   deps: { readonly clock: Clock; readonly print: (text: string) => void; readonly isTerminal: boolean },
@@ -35,7 +35,7 @@ export async function watch(
   }
 }
 
-/** To the first column of the line where `text` began, and nothing left of it. */
+/** Moves to the first column of the line where `text` began, and erases it. */
 function rewind(text: string | null): string {
   if (text === null) return '';
   const lines = text.split('\n').length - 1;

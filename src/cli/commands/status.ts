@@ -29,12 +29,12 @@ interface ShownAccount extends AccountState {
   readonly waiting: readonly WaitingBelow[];
 }
 
-/** `cfs status`: every account, one after another. Exit code: parked where something is parked, otherwise ok. */
+/** `cfs status`: every account, one after another. Exit code: parked if a change is parked, otherwise ok. */
 export async function statusCommand(
   deps: { readonly paths: Paths; readonly clock: Clock; readonly print: (text: string) => void },
   flags: {
     readonly json: boolean;
-    /** Until then it is shown again and again; null: once. */
+    /** Shown repeatedly until this signal; null: once. */
     readonly watchUntil?: AbortSignal | null;
     readonly isTerminal?: boolean;
   },
@@ -90,7 +90,7 @@ function silentProcess(paths: Paths, { name, silent }: AccountState): SilentProc
   return { pid: null, logFile: account.logFile };
 }
 
-/** One account as a few lines of at most 80 columns; a word that is longer, as a path, makes a longer one. */
+/** One account as lines of at most 80 columns; a longer word, such as a path, makes a longer line. */
 export function statusText(
   state: AccountState,
   nowMs: number,
@@ -118,7 +118,7 @@ export function statusText(
   ].join('\n');
 }
 
-/** An upgrade leaves running mounts as they are. */
+/** An upgrade does not restart running mounts. */
 function otherVersion({ version = 'an earlier version' }: Status): string[] {
   const installed = programVersion();
   return version === installed
@@ -127,7 +127,7 @@ function otherVersion({ version = 'an earlier version' }: Status): string[] {
 }
 
 const COLUMNS = 80;
-/** Where what stands behind a line's first word begins. */
+/** The column after a line's first word. */
 const INDENT = 13;
 
 /** A line in pieces of 80 columns, broken between words: a path is never cut, so that it can be copied. */

@@ -21,9 +21,9 @@ export interface SyncFlags {
 }
 
 /**
- * `cfs sync [--wait] [FILE]`: pushes at once everything that was closed when it was called. With `--wait` it returns when each
- * of those changes is with the service (ok) or something is parked (parked); `--timeout` ends only the waiting (pending). What is open
- * (and was changed again) is not waited for, since a program may keep it open for days. It is counted in the output.
+ * `cfs sync [--wait] [FILE]`: pushes all closed files immediately. With `--wait` it returns when each
+ * of those changes is acknowledged (ok) or one is parked (parked); `--timeout` ends only the wait (pending). It does not wait for
+ * files that are open for writing again, because a program may keep them open for days. The output has their number.
  */
 export async function syncCommand(
   deps: CommandOutput & { paths: Paths; clock: Clock },
@@ -36,7 +36,7 @@ export async function syncCommand(
     hint: 'Ctrl-C stops waiting: the rest stays queued and safe',
   });
   const late = new AbortController();
-  // Not AbortSignal.timeout: it aborts at once when it is to wait for more than 24 days.
+  // Not AbortSignal.timeout, which aborts immediately for more than 24 days.
   const timeUp = () => late.abort(new DOMException('not in time', 'TimeoutError'));
   const cancel = flags.timeoutMs === null ? () => {} : deps.clock.after(flags.timeoutMs, timeUp);
   try {

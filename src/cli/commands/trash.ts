@@ -19,14 +19,14 @@ import type { Prompt } from '../prompt.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
 import { findInMount } from './file-in-mount.ts';
 
-/** What lies in the service's trash. */
+/** An item in the service's trash. */
 export interface TrashItem {
-  /** The end of its address: `5000_5001`. Names may be there several times, this may not. */
+  /** The end of its address: `5000_5001`. Unique, unlike its name. */
   readonly id: string;
   readonly entry: RemoteEntry;
 }
 
-/** What emptying it takes of the service. */
+/** The part of the service that emptying the trash needs. */
 type TrashService = Pick<RemoteService, 'trash' | 'list' | 'resource' | 'deleteForever'>;
 
 /** How long a check that an item is in the trash stays valid while its contents are deleted. */
@@ -34,7 +34,7 @@ const BELIEVED_MS = 2_000;
 /** Nesting limit, deeper than any path. */
 const DEPTH_MAX = 4096;
 
-/** `cfs trash list`: what was deleted, here or elsewhere, the youngest first. */
+/** `cfs trash list`: items that were deleted here or elsewhere, newest first. */
 export async function trashListCommand(
   deps: ServiceDeps & CommandOutput,
   flags: { readonly account: string | null; readonly json: boolean },
@@ -47,8 +47,8 @@ export async function trashListCommand(
 }
 
 /**
- * `cfs trash restore ITEM [--to PATH]`: ITEM is a name or an id. Without `--to` it goes to the top folder of the mount: the service does
- * not keep where things were.
+ * `cfs trash restore ITEM [--to PATH]`: ITEM is a name or an id. Without `--to` it goes to the top folder of the mount, because the
+ * service does not store the original place.
  */
 export async function trashRestoreCommand(
   deps: ServiceDeps & CommandOutput,
@@ -129,7 +129,7 @@ export async function deleteItems(
   return deleted;
 }
 
-/** One line for each: id, size, when it was saved last, name. */
+/** One line per item: id, size, time of the last save, name. */
 export function trashLines(items: readonly TrashItem[]): readonly string[] {
   if (items.length === 0) return ['the trash is empty'];
   // Not Math.max(...items): a call takes some 100,000 arguments.
@@ -142,7 +142,7 @@ export function trashLines(items: readonly TrashItem[]): readonly string[] {
   });
 }
 
-/** The item that `wanted` names, by its id or its name. @throws UsageError where none or several fit, with their ids */
+/** The item that `wanted` names, by its id or its name. @throws UsageError if none or several match, with their ids */
 export function chooseItem(items: readonly TrashItem[], wanted: string): TrashItem {
   const fitting = items.filter(({ id, entry }) => id === wanted || entry.name === wanted);
   const [only, second] = fitting;
@@ -184,7 +184,7 @@ function itemRecord({ id, entry }: TrashItem) {
 interface Target {
   readonly account: string;
   readonly folder: ResourceUrl;
-  /** As the service is to have it; null: its own name. */
+  /** The name on the service; null: its present name. */
   readonly name: string | null;
   /** Below the mount's root, for the refresh. */
   readonly path: string | null;
@@ -212,13 +212,13 @@ async function targetOf(deps: ServiceDeps, to: string): Promise<Target> {
   };
 }
 
-/** Where a top folder of the account is in a mount: the root itself, or, with `--root account`, in it. */
+/** The path of a top folder of the account in a mount: the root itself, or, with `--root account`, in it. */
 async function pathOfFolder({ socketPath, status }: RunningMount, folder: ResourceUrl): Promise<string> {
   const isIt = async (path: string): Promise<boolean> => {
     try {
       return (await callControl(socketPath, 'locate', { path })).resource === folder;
     } catch {
-      return false; // what the mount adds (`.versions`), or it has ended
+      return false; // an entry that the mount adds (`.versions`), or the mount has ended
     }
   };
   if (await isIt('')) return '';

@@ -13,18 +13,18 @@ import { ProgressLine } from './progress-line.ts';
 export interface UmountFlags {
   readonly directory: string | null;
   readonly account: string | null;
-  /** How long to push what is pending; 0: not at all; null: until everything is pushed. */
+  /** Limit of pushing pending changes; 0: none are pushed; null: until everything is pushed. */
   readonly timeoutMs: number | null;
 }
 
-/** How long the process may take to end after its answer. */
+/** Limit for the end of the process after its answer. */
 const END_MS_MAX = 10_000;
 
 /**
- * `cfs umount [DIR]`: ends a mount in order. Exit code: ok when everything is with the service, pending or parked when
- * something stays queued here; the mount is gone in all three.
+ * `cfs umount [DIR]`: ends a mount in order. Exit code: ok if everything is acknowledged, pending or parked if
+ * changes stay here. The mount has ended in all three cases.
  *
- * @throws UsageError, StorageError when it could not be taken away: it is still there
+ * @throws UsageError · StorageError if it could not be unmounted
  */
 export async function umountCommand(
   deps: CommandOutput & { paths: Paths; clock: Clock },
@@ -76,7 +76,7 @@ function changes(count: number): string {
   return count === 1 ? '1 change' : `${count} changes`;
 }
 
-/** @returns whether a dead mount of ours was there; it is gone now */
+/** Removes a dead mount of ours. @returns whether there was one */
 function freeDeadMount(directory: string): boolean {
   const path = mountPathOf(directory);
   const mount = mountAt(path);

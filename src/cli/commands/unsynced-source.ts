@@ -20,7 +20,7 @@ export interface UnsyncedSource {
 }
 
 export interface UnsyncedReader {
-  /** Of the file that was opened: it may be another one by now than when it was listed. */
+  /** The size of the opened file, which may differ from the listed one. */
   readonly sizeBytes: number;
   /** The bytes of an extent that lies within the file, in parts. */
   read(extent: Extent): Promise<readonly UnsyncedPart[]>;
@@ -28,11 +28,11 @@ export interface UnsyncedReader {
 }
 
 /**
- * Through a mount that runs: it alone may use its store. The bytes come from the mount like for any program, so that what the service
- * has of a file is fetched; where that cannot be had, the mount is asked for what is here, however little it is of a page or block.
+ * Reads through a running mount, which alone may use its store. The bytes are read like by any program, so that the mount fetches
+ * missing ones from the service. If that fails, the mount returns the bytes that are here, also from incomplete pages and blocks.
  */
 export function openUnsyncedInMount(socketPath: string, directory: string): UnsyncedSource {
-  // Waited for once, not with every piece.
+  // One timeout for all pieces, not one for each.
   let isAway = false;
   const folders = new DeepFolders(directory, 'refuse');
   const at = <T>(path: string, act: (short: string) => Promise<T>): Promise<T> =>
@@ -84,7 +84,7 @@ export function openUnsyncedInMount(socketPath: string, directory: string): Unsy
   };
 }
 
-/** How a read of bytes that are not here fails. */
+/** The errors of a read of bytes that are not here. */
 const NOT_HERE: ReadonlySet<string> = new Set(['EIO', 'ESTALE', 'ETIMEDOUT']);
 
 /** From the store of an account that is not mounted. @throws UsageError with its owner · StorageError */
@@ -103,7 +103,7 @@ export async function openUnsyncedInStore(directory: string, clock: Clock): Prom
     directory,
     clock,
     log: silentLogger,
-    // Nothing is fetched and nothing evicted: what these limits are does not matter.
+    // Nothing is fetched or evicted, so these limits have no effect.
     options: { inlineMaxBytes: 16 * 1024, cacheBytes: Number.MAX_SAFE_INTEGER },
   });
   return {

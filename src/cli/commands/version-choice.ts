@@ -4,18 +4,18 @@ import { type NamedVersion, named } from '../../fs/file-history.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 
-/** What people may choose from, under the names of `.versions/`: what arrived whole. */
+/** The complete versions, by their names in `.versions/`. */
 export function namedVersions(versions: readonly RemoteVersion[]): readonly NamedVersion[] {
   return named(versions.filter(({ complete }) => complete));
 }
 
-/** `FILE@VERSION` as typed; without the second part the file as it is. */
+/** A parsed `FILE@VERSION`; without a version it means the present file. */
 export interface VersionOf {
   readonly file: string;
   readonly version: string | null;
 }
 
-/** The last `@` separates: names may hold others. A file that is called so itself is meant as it is. */
+/** The last `@` separates, because names may contain others. An existing file of the whole name means that file. */
 export function parseVersionOf(text: string, exists: (path: string) => boolean): VersionOf {
   const at = text.lastIndexOf('@');
   if (at <= 0 || exists(text)) return { file: text, version: null };
@@ -23,11 +23,11 @@ export function parseVersionOf(text: string, exists: (path: string) => boolean):
 }
 
 /**
- * The version that was meant: by its name or the beginning of it (as `2026-11-20T13.05` or with colons), `latest`, or `-2` for two
+ * The chosen version: by its name or the start of it (as `2026-11-20T13.05` or with colons), `latest`, or `-2` for two
  * before the latest.
  *
  * @param versions newest first
- * @throws UsageError (missing, usage) where none or several fit
+ * @throws UsageError (missing, usage) if none or several match
  */
 export function chooseVersion(versions: readonly NamedVersion[], wanted: string, file: string): NamedVersion {
   const shown = visible(file);

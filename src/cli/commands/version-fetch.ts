@@ -8,9 +8,9 @@ import type { CommandOutput } from '../command-output.ts';
 import type { ServiceWait } from '../service-wait.ts';
 
 /**
- * Writes a version's bytes into a new file of mode 0600, whole or not at all.
+ * Writes a version's bytes into a new file of mode 0600, completely or not at all.
  *
- * @throws whatever the service or the disk says; nothing is left then
+ * @throws errors of the service or the disk; then no file is left
  */
 export async function fetchVersion(
   deps: { readonly service: RemoteReading; readonly output: CommandOutput; readonly wait: ServiceWait },

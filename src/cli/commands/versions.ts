@@ -10,7 +10,7 @@ import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-acce
 import { findInMount } from './file-in-mount.ts';
 import { namedVersions } from './version-choice.ts';
 
-/** `cfs versions FILE`: what the service keeps of a file, newest first. */
+/** `cfs versions FILE`: the versions of a file on the service, newest first. */
 export async function versionsCommand(
   deps: ServiceDeps & CommandOutput,
   flags: { readonly file: string; readonly json: boolean },
@@ -29,7 +29,7 @@ export async function versionsCommand(
   return exitCode('ok');
 }
 
-/** One line for each: name, size, and which of them is what the service shows. */
+/** One line per version: name, size, and a mark at the current one. */
 export function versionLines(located: Located, versions: readonly NamedVersion[]): readonly string[] {
   const width = versions.reduce((most, { name }) => Math.max(most, name.length), 0);
   const lines = versions.map(({ name, version }, index) => {
@@ -41,7 +41,7 @@ export function versionLines(located: Located, versions: readonly NamedVersion[]
   return lines;
 }
 
-/** What `--json` prints: stable, new fields may come. */
+/** The output of `--json`: stable; new fields may be added. */
 function versionsRecord(located: Located, versions: readonly NamedVersion[]) {
   return {
     schema: 1,

@@ -1,7 +1,7 @@
 import { type Offer, offeredCommands } from './completion-model.ts';
 
 /**
- * What bash runs after `source <(cfs completion bash)`. It needs nothing but bash: not the package bash-completion, and no
+ * The script for `source <(cfs completion bash)`. It needs only bash: not the package bash-completion, and no
  * start of Node at each Tab.
  */
 export function bashCompletion(): string {
@@ -16,7 +16,7 @@ export function bashCompletion(): string {
   );
   const args = commands.flatMap(({ path, args: rows }) =>
     rows.map(({ offer, isRepeated }, at) => {
-      // The last one of a command that takes many stands for all that follow.
+      // The last argument of a command with many stands for all following ones.
       const place = isRepeated ? `${quoted(`${path} `)}*` : quoted(`${path} ${at}`);
       return `    ${place}) echo ${offerText(offer)};;`;
     }),

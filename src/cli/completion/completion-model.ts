@@ -2,7 +2,7 @@ import { optionRows } from '../../config/options.ts';
 import type { ArgumentRow, CommandRow, Completion } from '../command-row.ts';
 import { CFS_MOUNT, commandRows, GROUPS } from '../command-table.ts';
 
-/** What a shell offers for a value or an argument. `none`: something must follow, and only the person knows what. */
+/** The completions for a value or an argument. `none`: a value that cannot be completed. */
 export type Offer =
   | { readonly kind: 'path' | 'directory' | 'account' | 'none' }
   | { readonly kind: 'words'; readonly words: readonly string[] };
@@ -20,7 +20,7 @@ export interface OfferedFlag {
 export interface OfferedCommand {
   /** `cfs serve user add`. */
   readonly path: string;
-  /** What may stand there as the next word. */
+  /** The possible next words. */
   readonly words: readonly { readonly word: string; readonly help: string }[];
   readonly flags: readonly OfferedFlag[];
   readonly args: readonly { readonly offer: Offer; readonly help: string; readonly isRepeated: boolean }[];

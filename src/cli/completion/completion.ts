@@ -9,7 +9,7 @@ const SHELLS: Readonly<Record<string, () => string>> = {
   fish: fishCompletion,
 };
 
-/** `cfs completion SHELL`: the script that a shell reads. @throws UsageError for a shell that we do not know */
+/** `cfs completion SHELL`: the completion script of a shell. @throws UsageError for an unknown shell */
 export function completionOf(shell: string): string {
   const make = SHELLS[shell];
   if (make === undefined) throw new UsageError(`no completion for ${shell}: ${Object.keys(SHELLS).join(', ')}`);

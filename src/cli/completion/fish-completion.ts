@@ -1,6 +1,6 @@
 import { type Offer, offeredCommands } from './completion-model.ts';
 
-/** What fish reads as `~/.config/fish/completions/cfs.fish`, or by `cfs completion fish | source`. */
+/** The script for `~/.config/fish/completions/cfs.fish`, or for `cfs completion fish | source`. */
 export function fishCompletion(): string {
   const lines = [
     '# fish completion for cfs and cfs-mount',
@@ -23,7 +23,7 @@ export function fishCompletion(): string {
   return `${lines.join('\n')}\n`;
 }
 
-/** The words of the command line that name the command: those in front that are commands. */
+/** The leading words of the command line that name the command. */
 const FUNCTIONS = [
   'function __cfs_commands',
   '  switch "$argv"',
@@ -47,7 +47,7 @@ const FUNCTIONS = [
   'end',
 ];
 
-/** @param none what stands for a value that only the person knows */
+/** @param none for a value that cannot be completed */
 function offerText(offer: Offer, none: string): string {
   switch (offer.kind) {
     case 'path':

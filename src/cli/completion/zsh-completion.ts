@@ -1,6 +1,6 @@
 import { type Offer, type OfferedCommand, offeredCommands } from './completion-model.ts';
 
-/** What zsh loads as `_cfs` from a folder of its fpath, or runs after `source <(cfs completion zsh)`. */
+/** The script that zsh loads as `_cfs` from a folder of its fpath, or for `source <(cfs completion zsh)`. */
 export function zshCompletion(): string {
   const commands = offeredCommands();
   return [
@@ -56,7 +56,7 @@ function functionOf({ path, words, flags, args }: OfferedCommand): string[] {
   return [...lines, '}'];
 }
 
-/** `--flag=` takes its value behind the sign or as the next word. */
+/** `--flag=` takes its value after the sign or as the next word. */
 function assignment(name: string, value: Offer | null): string {
   if (value === null) return '';
   return name.startsWith('--') ? '=' : '+';

@@ -12,7 +12,7 @@ import { demoTree, plantTree } from './demo-tree.ts';
 const EMAIL = 'demo@example.com';
 
 /**
- * The first start of `cfs demo`: a user, a sign-in, a tree. Each step may have happened in a start that was killed: all of
+ * The first start of `cfs demo`: a user, a sign-in, a tree. A start that was killed may have done some of the steps, so all of
  * them can be repeated.
  *
  * @returns the account's name

@@ -11,7 +11,7 @@ export interface DemoAccount {
   readonly name: string;
 }
 
-/** The account of an earlier start; null where that one did not come so far, or what it left is gone. */
+/** The account of an earlier start; null if that start did not complete it, or if its files are missing. */
 export function knownAccount(paths: Paths): DemoAccount | null {
   try {
     const known = JSON.parse(readFileSync(fileOf(paths), 'utf8')) as Partial<DemoAccount>;

@@ -1,4 +1,4 @@
-/** What `cfs demo` and its embedded server (a child process) say to each other over their IPC channel. */
+/** The messages between `cfs demo` and its embedded server (a child process) over their IPC channel. */
 
 export type DemoServerQuestion = { readonly type: 'prepare-user'; readonly email: string; readonly password: string };
 

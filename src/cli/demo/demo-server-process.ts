@@ -22,7 +22,7 @@ async function prepareUser(
   const known = (await administration.users()).find((user) => user.email === email);
   if (known === undefined) await administration.addUser(email, password, { nickname: 'Demo' });
   else {
-    // A start that was killed before it had signed in: its keys are of no use to anybody.
+    // Keys of a start that was killed before its sign-in are useless.
     await administration.setPassword(email, password);
     for (const key of known.keyPairs) await administration.revokeKeyPair(key);
   }
@@ -38,7 +38,7 @@ try {
     await server.close({ graceMs: GRACE_MS });
     process.exit(0);
   };
-  // The channel closes when the other process wants it, and also when that is killed.
+  // The channel closes when the parent process closes it or is killed.
   process.once('disconnect', () => void stop());
   process.once('SIGTERM', () => void stop());
   process.on('message', (message: DemoServerQuestion) => {

@@ -27,7 +27,7 @@ export class DemoServer {
 
   /**
    * @param program for tests
-   * @throws UsageError (portTaken, store) in the server's own words
+   * @throws UsageError (portTaken, store) with the message of the server
    */
   static async start(directory: string, program: string = PROGRAM): Promise<DemoServer> {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
@@ -49,7 +49,7 @@ export class DemoServer {
     }
   }
 
-  /** Makes the user, or gives it this password and new keys where it exists. */
+  /** Creates the user, or sets this password and new keys for an existing one. */
   async prepareUser(
     email: string,
     password: string,
@@ -97,7 +97,7 @@ async function answerOf<Type extends DemoServerAnswer['type']>(
         START_MS_MAX,
       );
       if (question === undefined) return;
-      // Without a callback a closed channel is an 'error' of the child, which is for one that cannot be started.
+      // Without a callback a closed channel emits 'error' on the child, which means a failed start.
       child.send(question, (error) => {
         if (error === null) return;
         reject(new UsageError(`the embedded server cannot be asked: ${error.message}`, exitCode('failure')));

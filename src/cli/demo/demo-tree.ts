@@ -4,12 +4,12 @@ import { needed } from '../../remote/capability.ts';
 import type { RemoteService } from '../../remote/contract.ts';
 import { demoPhoto } from './demo-photo.ts';
 
-/** What the demo account holds at first: names to bytes of one or more versions, or to what a folder holds. */
+/** The initial demo account: names of files with their versions, and of folders with their contents. */
 export interface DemoFolder {
   readonly [name: string]: DemoFolder | readonly Uint8Array[];
 }
 
-/** The demo tree; made anew each time because the photo is drawn. */
+/** The demo tree; built on each call because the photo is drawn. */
 export function demoTree(): DemoFolder {
   return {
     'Welcome.txt': [
@@ -41,7 +41,7 @@ export function demoTree(): DemoFolder {
       Soups: { 'Lentils.md': [text('# Lentil soup', '', '- 250 g red lentils', '- 1 onion', '- cumin, lemon', '')] },
     },
     Reports: {
-      // Three versions: what each save makes.
+      // Three versions, to show that each save makes one.
       'Report.txt': [
         text('Report', '', 'First draft.'),
         text('Report', '', 'Second draft, with a number: 41.'),
@@ -52,7 +52,7 @@ export function demoTree(): DemoFolder {
 }
 
 /**
- * Puts a tree into a folder of the service. What is there already is left alone, so a second call after an interrupted
+ * Uploads a tree into a folder of the service. Existing entries are kept, so a second call after an interrupted
  * first one completes it.
  */
 export async function plantTree(service: RemoteService, parent: ResourceUrl, tree: DemoFolder): Promise<void> {

@@ -20,8 +20,8 @@ interface DemoDeps {
 }
 
 /**
- * `cfs demo [DIR]`, behind `npm start`: an embedded server with an account that holds a small tree, mounted in the foreground.
- * What is there from an earlier start is used as it is.
+ * `cfs demo [DIR]`, which `npm start` runs: mounts an account of an embedded server with a small tree, in the foreground.
+ * The data of an earlier start are reused.
  */
 export async function demoCommand(deps: DemoDeps, flags: { readonly directory: string | null }): Promise<number> {
   checkFuse();
@@ -43,7 +43,7 @@ export async function demoCommand(deps: DemoDeps, flags: { readonly directory: s
   }
 }
 
-/** A known account is mounted while the server still starts: the mount answers from what is here. */
+/** A known account is mounted while the server still starts: the mount answers from its store. */
 async function startBoth(
   deps: DemoDeps,
   directory: string,
@@ -63,7 +63,7 @@ async function startBoth(
   try {
     if (mounted.status === 'rejected') throw mounted.reason;
     if (early !== null && known?.origin === server.origin) return { server, mount: early };
-    // The first start; or its data are those of another server.
+    // The first start, or data of another server.
     await endMount(early);
     const { newAccount } = await import('./demo-account-making.ts');
     return { server, mount: await mountAs(await newAccount(deps, server)) };
@@ -78,12 +78,12 @@ async function endMount(mount: LaunchedMount | null): Promise<void> {
   await mount?.ended;
 }
 
-/** Makes the directory where it is missing; a dead mount on it is not missing. */
+/** Creates the directory if it is missing. A dead mount on it counts as existing. */
 function pointFor(wanted: string, options: Options): string {
   try {
     mkdirSync(wanted, { recursive: true });
   } catch {
-    // checkMountPoint says what is wrong, or takes the dead mount away.
+    // checkMountPoint reports the fault, or removes a dead mount.
   }
   return checkMountPoint(wanted, { allowNonEmpty: options.nonempty });
 }

@@ -13,13 +13,13 @@ const OTHERS = 0o077;
 /** An account whose file can be read. */
 export interface KnownAccount {
   readonly name: string;
-  /** For people: `ann@example.com at https://api.example.com`. */
+  /** For messages: `ann@example.com at https://api.example.com`. */
   readonly title: string;
   readonly account: Account;
   readonly files: AccountPaths;
 }
 
-/** The options of a mount without flags; where there are mistakes in them, the defaults, so that everything else is looked at. */
+/** The mount options without flags. If they contain mistakes, the defaults, so that the other checks can run. */
 export function checkConfiguration(
   paths: Paths,
   env: Readonly<Record<string, string | undefined>>,
@@ -46,7 +46,7 @@ export function checkConfiguration(
   }
 }
 
-/** Every account of this user, and what is wrong with how it is kept. */
+/** Every account of this user, and the faults of its files. */
 export function checkAccounts(paths: Paths): {
   readonly accounts: readonly KnownAccount[];
   readonly findings: readonly Finding[];
@@ -60,7 +60,7 @@ export function checkAccounts(paths: Paths): {
     try {
       mode = statSync(files.accountFile).mode;
     } catch (error) {
-      // Signed out, its store is left.
+      // Signed out; only the store is left.
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') continue;
       findings.push(finding('account-damaged', `${shown} cannot be read`));
       continue;
@@ -71,7 +71,7 @@ export function checkAccounts(paths: Paths): {
     }
     try {
       const account = readAccountFile(files.accountFile);
-      // Parsed here, so that no later check has to doubt it.
+      // Parsed here, so that later checks can rely on it.
       const title = `${visible(account.username)} at ${new URL(account.origin).origin}`;
       accounts.push({ name, title, account, files });
     } catch {

@@ -12,12 +12,12 @@ import type { ExaminationDepth } from './store-examination.ts';
 import type { StoreExaminer } from './store-examiner.ts';
 import type { WaitNotice } from './wait-notice.ts';
 
-/** One thing that was looked at. */
+/** One result of a check. */
 export interface Looked {
   readonly area: Area;
-  /** Which account; null for what concerns all of them. */
+  /** The account; null if the check concerns all. */
   readonly subject: string | null;
-  /** What there is to say when nothing is wrong. */
+  /** The message without a finding. */
   readonly note: string | null;
   readonly findings: readonly Finding[];
 }
@@ -27,11 +27,11 @@ export interface ExaminationRequest {
   readonly paths: Paths;
   readonly examine: StoreExaminer;
   readonly notice: WaitNotice;
-  /** Which account; null: all. By its name, or what the person signed in with. */
+  /** The account by its name or user name; null: all. */
   readonly account: string | null;
 }
 
-/** Everything, in the order in which one thing rests upon another. Each check stands alone: a broken one hides no other. */
+/** All checks, in order of dependence. They are independent: a failed one hides no other. */
 export async function* examineMachine(request: ExaminationRequest): AsyncGenerator<Looked> {
   const { machine, paths, notice } = request;
   const { options, findings } = checkConfiguration(paths, machine.env);
@@ -56,7 +56,7 @@ export async function* examineMachine(request: ExaminationRequest): AsyncGenerat
     );
     yield { ...about, area: 'service', note: null, findings: found };
     const how = { examine: request.examine, depth: 'structure', mounted: socket.status } as const;
-    // A mount that hangs has its store open, of course.
+    // A hanging mount has its store open.
     const isSilent = socket.findings.some(({ name }) => name === 'mount-silent');
     for (const directory of storesOf(account)) {
       const store = await notice.during(`the check of the store in ${visible(directory)}`, () =>
@@ -68,7 +68,7 @@ export async function* examineMachine(request: ExaminationRequest): AsyncGenerat
     const note = socket.status === null ? 'not mounted' : `mounted at ${socket.status.directory}`;
     const pid = isSilent ? ownerAmong(storesOf(account)) : null;
     if (pid !== null) silentPids.push(pid);
-    // The directory that hangs is the same fault: it is named once, below.
+    // The hanging directory is the same fault, which is reported once, below.
     const isReportedBelow = pid !== null && mounts.some(({ name }) => name === 'mount-hangs');
     const reported = socket.findings.filter(({ name }) => !(isReportedBelow && name === 'mount-silent'));
     yield { ...about, area: 'mount', note, findings: reported };
@@ -91,7 +91,7 @@ function withPid(found: Finding, pid: number): Finding {
   return { ...found, cure: found.cure.replace('its process (mounting-process.js in ps(1))', String(pid)) };
 }
 
-/** The stores alone, as deep as is said. */
+/** The stores alone, to the given depth. */
 export async function* examineStores(
   request: ExaminationRequest,
   depth: ExaminationDepth,
@@ -110,7 +110,7 @@ export async function* examineStores(
   }
 }
 
-/** Problems only; what `--account` names must exist. */
+/** Problems only. The account of `--account` must exist. */
 export function problemsOf(looked: readonly Looked[]): readonly Finding[] {
   return looked.flatMap(({ findings }) => findings).filter(({ name }) => FINDINGS[name].severity === 'problem');
 }

@@ -11,7 +11,7 @@ export interface FindingKind {
   readonly severity: 'problem' | 'warning';
   /** The exit code: that of the command that the problem breaks. */
   readonly exit: ExitReason;
-  /** What a person sees without `cfs doctor`. */
+  /** The symptom without `cfs doctor`. */
   readonly symptom: string;
   readonly cause: string;
   readonly cure: string;

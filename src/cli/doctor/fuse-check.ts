@@ -31,7 +31,7 @@ function* checkPrograms(machine: Machine): Generator<Finding> {
   }
 }
 
-/** Where fstab(5) has a line of ours, mount(8) must find cfs-mount, and it does not get PATH. */
+/** With a line of ours in fstab(5), mount(8) must find cfs-mount without PATH. */
 function* checkMountHelper({ fstabPath, helperPath }: Machine): Generator<Finding> {
   if (!/^\s*[^#\s]\S*\s+\S+\s+(fuse\.)?cfs-mount\s/m.test(textOf(fstabPath))) return;
   if (helperPath.split(delimiter).some((directory) => existsSync(join(directory, 'cfs-mount')))) return;
@@ -52,7 +52,7 @@ function* checkDevice(machine: Machine): Generator<Finding> {
   }
 }
 
-/** Root mounts and unmounts by itself. */
+/** Root needs no fusermount3. */
 function* checkFusermount(machine: Machine): Generator<Finding> {
   if (machine.uid === 0) return;
   const found = machine.fusermount();

@@ -7,12 +7,12 @@ import { type SystemKind, systemKind } from '../../base/supported-system.ts';
 import { type Fusermount, findFusermount } from '../../kernel/fusermount.ts';
 import { type MountState, probeMountLater } from '../../mount/mount-point.ts';
 
-/** The system that `cfs doctor` looks at: where its parts are, and what it answers. Tests break one part after the other. */
+/** The system that `cfs doctor` checks: the paths and answers of its parts. Tests break one part at a time. */
 export interface Machine {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly uid: number;
   readonly clock: Clock;
-  /** How long each question may take, in milliseconds. */
+  /** Limit of each request, ms. */
   readonly limits: {
     readonly lookupMs: number;
     readonly answerMs: number;
@@ -33,7 +33,7 @@ export interface Machine {
   probe(path: string): Promise<MountState>;
   /** @throws NodeJS.ErrnoException ENOTFOUND, EAI_AGAIN */
   lookup(host: string): Promise<unknown>;
-  /** Of the file system of `path`. @throws NodeJS.ErrnoException */
+  /** Space of the file system of `path`. @throws NodeJS.ErrnoException */
   disk(path: string): { readonly freeBytes: number; readonly totalBytes: number };
   readonly fstabPath: string;
   /** The folders in which a helper of mount(8) is found: sh's own, for lack of PATH. */
@@ -48,7 +48,7 @@ export function systemMachine(env: Readonly<Record<string, string | undefined>>)
     env,
     uid: process.getuid?.() ?? 0,
     clock: systemClock,
-    // A sign-in repeats what failed by itself: it gets time for that.
+    // A sign-in has its own retries and needs time for them.
     limits: { lookupMs: 5_000, answerMs: 10_000, signInMs: 15_000, statusMs: 5_000 },
     devicePath: '/dev/fuse',
     fuseConfPath: '/etc/fuse.conf',

@@ -12,13 +12,13 @@ import type { WaitNotice } from './wait-notice.ts';
 
 const OTHERS = 0o077;
 
-/** What the control socket of an account came to. */
+/** The result of a request at the control socket of an account. */
 export interface SocketReport {
   readonly status: Status | null;
   readonly findings: readonly Finding[];
 }
 
-/** Every mount of ours that this process sees: whether it lives. */
+/** Whether each of our mounts answers. */
 export async function checkMounts(machine: Machine, notice: WaitNotice): Promise<readonly Finding[]> {
   const found: Finding[] = [];
   const seen = new Set<string>();
@@ -33,7 +33,7 @@ export async function checkMounts(machine: Machine, notice: WaitNotice): Promise
   return found;
 }
 
-/** Whether a mount of the account answers at its socket, and what it complains of. */
+/** Whether a mount of the account answers at its socket, and the problems that it reports. */
 export async function checkSocket(
   machine: Machine,
   { files, title }: KnownAccount,
@@ -59,7 +59,7 @@ async function reportAt(machine: Machine, title: string, socketPath: string): Pr
       const stale = finding('socket-stale', `no process answers at the control socket ${shown}`, shown);
       return { status: null, findings: [...access, stale] };
     }
-    // It ended while it was asked.
+    // The mount ended during the request.
     if (error instanceof NoMountError) return { status: null, findings: access };
     const silent = finding('mount-silent', `the mount of ${title} does not answer at ${shown}`, shown);
     return { status: null, findings: [...access, silent] };
@@ -89,7 +89,7 @@ function* checkDirectory(machine: Machine, directory: string): Generator<Finding
     else if ((stats.mode & OTHERS) !== 0)
       yield finding('socket-exposed', `${shown} is open to others (mode ${(stats.mode & 0o777).toString(8)})`, shown);
   } catch {
-    // Nothing was mounted since the last start of this machine.
+    // No mount ran since the last boot.
   }
 }
 

@@ -4,7 +4,7 @@ import { FINDINGS, type Finding } from './finding.ts';
 
 const COLUMNS = 80;
 
-/** What was looked at, as lines of at most 80 columns where the names in them allow it. */
+/** The results as lines of at most 80 columns, if their names allow it. */
 export function lookedText({ area, subject, note, findings }: Looked): string {
   const about = subject === null ? area : `${area} of ${subject}`;
   if (findings.length === 0)
@@ -12,7 +12,7 @@ export function lookedText({ area, subject, note, findings }: Looked): string {
   return findings.map((found) => findingText(about, found)).join('\n');
 }
 
-/** Everything for scripts. New fields do not raise `schema`, names of findings keep their meaning. */
+/** The output for scripts. New fields do not raise `schema`, and names of findings keep their meaning. */
 export function reportJson(looked: readonly Looked[]): string {
   const findings = looked.flatMap(({ area, subject, findings }) =>
     findings.map(({ name, what, cure }) => ({ name, severity: FINDINGS[name].severity, area, subject, what, cure })),
@@ -46,7 +46,7 @@ function counts(count: number, what: string): string {
   return count === 1 ? `1 ${what}` : `${count} ${what}s`;
 }
 
-/** Broken between words only: a path or an address stays whole. `first` stands before the first line, `rest` before others. */
+/** Breaks lines between words only: a path or an address stays whole. `first` and `rest` are the indents. */
 function wrapped(text: string, rest: string, first = ''): string {
   const lines: string[] = [];
   let line = first;

@@ -13,7 +13,7 @@ import { StrangeNetworkError } from '../../remote/strange-network.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
 
-/** A Date header has whole seconds, and the answer took its time. */
+/** Tolerance: a Date header has whole seconds, and the response took time. */
 const SKEW_MS_MAX = 60_000;
 const USER_AGENT = 'cfs-mount';
 
@@ -63,7 +63,7 @@ export async function checkService(
 
 async function checkName(machine: Machine, origin: URL, route: ServiceRoute): Promise<Finding | null> {
   const { hostname } = origin;
-  // An address needs no name server; behind a proxy it is the proxy that asks.
+  // An IP address needs no name server, and with a proxy the proxy resolves the name.
   if (/^[\d.]+$|^\[/.test(hostname) || route.proxy !== null) return null;
   const { lookupMs } = machine.limits;
   let cancel = (): void => {};
@@ -131,7 +131,7 @@ async function checkSignIn(machine: Machine, account: Account, route: ServiceRou
     if (error instanceof ApiError && (error.status === 401 || error.status === 403))
       return finding('token-refused', what);
     if (error instanceof ApiError && error.status >= 500) return finding('service-out-of-order', what);
-    // Something answered, and not as the service does.
+    // The response is not one of the service.
     if (error instanceof StrangeNetworkError || error instanceof ApiError || error instanceof ProtocolError)
       return finding('service-foreign', what);
     return finding('service-silent', `${account.origin} does not answer a sign-in: ${messageOf(error)}`);

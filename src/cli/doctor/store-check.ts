@@ -13,13 +13,13 @@ import type { ExaminationDepth } from './store-examination.ts';
 import type { StoreExaminer } from './store-examiner.ts';
 
 const OTHERS = 0o077;
-/** A disk with less is full: what one save, its journal record and LMDB's next pages want; of a small disk this share. */
+/** A disk with less free space counts as full: the need of one save, its journal record and LMDB's next pages; a share of small disks. */
 const FREE_BYTES_MIN = 64 * 1024 ** 2;
 const FREE_SHARE_MIN = 1 / 20;
 
 export interface StoreReport {
   readonly findings: readonly Finding[];
-  /** What was looked at, or why nothing was. */
+  /** The results, or the reason why the store was not checked. */
   readonly note: string | null;
 }
 
@@ -29,7 +29,7 @@ export function storesOf({ files }: KnownAccount): readonly string[] {
   return [usual, ...others.filter((directory) => existsSync(directory))];
 }
 
-/** Whose a store is, whether it can be written, and whether what is in it fits together. */
+/** Checks the owner of a store, whether it is writable, and its consistency. */
 export async function checkStoreOf(
   machine: Machine,
   { files }: KnownAccount,
@@ -47,7 +47,7 @@ export async function checkStoreOf(
     ...checkOwner(machine, storeDirectory),
     ...checkWritable(storeDirectory),
   ];
-  // Looking at what was never mounted would make it.
+  // Opening a store that was never mounted would create it.
   if (access.some(({ name }) => name === 'store-read-only') || !existsSync(join(storeDirectory, 'index')))
     return { findings: access, note: 'nothing is stored here' };
 
@@ -73,7 +73,7 @@ export async function checkStoreOf(
   }
 }
 
-/** A store that another process has open. A mount that answers is sound; only a person who wants every byte read must end it. */
+/** A store that another process has open. A mount that answers is sound; only a check of every byte requires its end. */
 function inUse(
   reason: string,
   { mounted, depth }: { readonly mounted: Pick<Status, 'pid' | 'directory'> | null; readonly depth: ExaminationDepth },
@@ -98,7 +98,7 @@ function waiting(count: number, isOfAccountRoot: boolean): Finding {
   return finding('changes-waiting', what);
 }
 
-/** Room on the disk of the store, or of what it will lie in. */
+/** Free space on the disk of the store, or of the folder in which it will be created. */
 export function* checkDisk(
   machine: Machine,
   directory: string,
@@ -110,7 +110,7 @@ export function* checkDisk(
   try {
     disk = machine.disk(path);
   } catch {
-    return; // the store's check says what is wrong with it
+    return; // the check of the store reports the fault
   }
   const free = `${formatBytes(disk.freeBytes)} of ${formatBytes(disk.totalBytes)} free on the disk of ${shown}`;
   const { reserveBytes } = cacheBudget(options, disk);
@@ -121,7 +121,7 @@ export function* checkDisk(
   }
 }
 
-/** Others reach the store only through the account's directory: one of the two closed is enough. */
+/** Other users can reach the store only through the account's directory: it suffices if one of the two is private. */
 function* checkExposure(directory: string, storeDirectory: string): Generator<Finding> {
   const modes = [directory, storeDirectory].map((path) => lstatSync(path).mode);
   if (!modes.every((mode) => (mode & OTHERS) !== 0)) return;
@@ -158,13 +158,13 @@ function checkWritable(directory: string): readonly Finding[] {
     return [];
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOSPC') return []; // the check of the disk says so
+    if (code === 'ENOSPC') return []; // the check of the disk reports it
     const shown = visible(directory);
     return [finding('store-read-only', `nothing can be written in ${shown} (${code})`, shown)];
   }
 }
 
-/** The path itself, or the first above it that is there. */
+/** The path itself, or the nearest existing folder above it. */
 function nearest(path: string): string {
   return existsSync(path) || dirname(path) === path ? path : nearest(dirname(path));
 }

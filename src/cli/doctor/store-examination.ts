@@ -7,10 +7,10 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { Store } from '../../store/environment.ts';
 
-/** `bytes`: every block is compared with its mark as well. */
+/** `bytes`: also compares every block with its checksum. */
 export type ExaminationDepth = 'structure' | 'bytes';
 
-/** What an examination came to. `opened`: entries and contents looked at, what was not pushed yet, and the first of what is wrong. */
+/** The result of an examination. `opened`: the numbers of checked entries and contents, unpushed changes, and the first faults. */
 export type StoreExamination =
   | {
       readonly state: 'opened';
@@ -23,15 +23,15 @@ export type StoreExamination =
       /** The first SHOWN_MAX of them. */
       readonly shown: readonly string[];
     }
-  /** `unopened`: the system refused something, which says nothing about the store. */
+  /** `unopened`: a system error, which is no fault of the store. */
   | { readonly state: 'in-use' | 'newer' | 'unopened' | 'broken'; readonly reason: string };
 
-/** More than so many findings of one store are counted, not shown. */
+/** Further findings of one store are only counted. */
 const SHOWN_MAX = 100;
-/** Of damaged rows so many are named in one sentence. */
+/** The number of damaged rows that a sentence names. */
 const NAMED_MAX = 5;
 
-/** Reads a store that no mount has open. What cannot be opened is an answer, not a failure. */
+/** Reads a store that no mount has open. A store that cannot be opened is a result, not an error. */
 export async function examineStore(
   directory: string,
   depth: ExaminationDepth,
@@ -44,14 +44,14 @@ export async function examineStore(
     return unopened(error, directory);
   }
   try {
-    // What a damaged row said is not known: the checks would end at it.
+    // The checks would stop at a damaged row.
     const damaged = [...store.damagedRows()].filter(({ table }) => table !== 'inline');
     const lost = damaged.filter(({ table }) => table !== 'blocks');
     if (lost.length > 0) return { state: 'broken', reason: damageOf(lost.map(({ row }) => row)) };
-    // Nothing is fetched and nothing evicted: what these limits are does not matter.
+    // Nothing is fetched or evicted, so these limits have no effect.
     const options = { inlineMaxBytes: 16 * 1024, cacheBytes: Number.MAX_SAFE_INTEGER };
     const contents = new ContentStore({ store, directory, clock, log: silentLogger, options });
-    // A block map heals by fetching its blocks again.
+    // A damaged block map is no fault: its blocks are fetched again.
     const shown = damaged.slice(0, SHOWN_MAX).map(({ row }) => `row ${row} is damaged`);
     let findings = damaged.length;
     const checks = depth === 'bytes' ? [checkStore(store), checkBytes(store, contents)] : [checkStore(store)];
@@ -81,10 +81,10 @@ function unopened(error: unknown, directory: string): StoreExamination {
   return { state: stateOf(error), reason: `the store in ${visible(directory)} cannot be opened: ${messageOf(error)}` };
 }
 
-/** A file that is missing, or is another kind of file, is damage; whatever else the system refuses, it does not refuse to a later start. */
+/** A missing file, or one of another kind, is damage. Any other system error may be gone at a later start. */
 const DAMAGE_CODES: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ELOOP']);
 
-/** No room, no descriptor, no permission: the same store opens when that is over. */
+/** Lack of space, descriptors or permission: the store can be opened once that is over. */
 function stateOf(error: unknown): 'unopened' | 'broken' {
   for (let at = error; at instanceof Error; at = at.cause) {
     const code = systemCodeOf(at);

@@ -2,14 +2,14 @@ import { spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import type { ExaminationDepth, StoreExamination } from './store-examination.ts';
 
-/** Reads a store and says what it found; a function, so that tests may read in their own process. */
+/** Examines a store; a function type, so that tests can read in their own process. */
 export type StoreExaminer = (directory: string, depth: ExaminationDepth) => Promise<StoreExamination>;
 
 const ANSWER_CHARACTERS_MAX = 1024 ** 2;
 
 /**
- * Examines a store in a process of its own: LMDB maps its file into memory, and a file that is cut short or full of other
- * bytes ends the process that reads it (SIGBUS, SIGSEGV) instead of failing.
+ * Examines a store in a process of its own. LMDB maps its file into memory: a truncated or overwritten file ends the process
+ * that reads it (SIGBUS, SIGSEGV) instead of causing an error.
  */
 export const examineInProcess: StoreExaminer = (directory, depth) =>
   new Promise((resolve, reject) => {

@@ -17,7 +17,7 @@ export async function withAdministration(
   try {
     await run({
       administration: data.administration,
-      // Before the first start: the port is chosen now, so that what is printed stays true.
+      // Before the first start, the port is chosen now, so that the printed address stays valid.
       origin: async () => data.origin() ?? data.reserve(await freePort()),
     });
   } finally {
@@ -55,7 +55,7 @@ export async function changePassword(deps: AdministerDeps, email: string): Promi
 
 const APPLICATION = 'cfs-mount';
 
-/** Never from the command line: other users of the machine can read that. */
+/** Not from the command line, which other users of the machine can read. */
 async function passwordOf({ given, context }: AdministerDeps, question: string): Promise<string> {
   if (given.has('--password-stdin')) return firstLine(await standardInput());
   const known = secretFromEnvironment(context.env, 'CFS_PASSWORD');
@@ -84,10 +84,10 @@ async function freePort(): Promise<number> {
   return port;
 }
 
-/** What an administrating command works with. */
+/** The dependencies of an administration command. */
 export interface AdministerDeps {
   readonly administration: Administration;
-  /** Where clients find the server on these data. */
+  /** The address of the server for clients. */
   readonly origin: () => Promise<string>;
   readonly given: Invocation;
   readonly context: CommandContext;

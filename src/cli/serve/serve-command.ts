@@ -37,7 +37,7 @@ export interface ServeFlags {
   readonly logLevel: string;
 }
 
-/** @throws UsageError naming the flag that is wrong */
+/** @throws UsageError naming the wrong flag */
 export function serveFlags(given: Invocation): ServeFlags {
   return {
     listen: given.text('--listen') ?? '127.0.0.1',
@@ -65,12 +65,12 @@ export function serveFlags(given: Invocation): ServeFlags {
   };
 }
 
-/** Where what is said goes. */
+/** The output for messages. */
 interface Printer {
   readonly print: (text: string) => void;
 }
 
-/** Runs until SIGTERM or SIGINT; the second one does not wait for requests under way. */
+/** Runs until SIGTERM or SIGINT; a second one does not wait for running requests. */
 export async function runServer(dataDirectory: string, flags: ServeFlags, context: Printer): Promise<number> {
   const server = await ReferenceServer.open(optionsOf(dataDirectory, flags));
   const stopped = new Promise<void>((resolve, reject) => {
@@ -105,7 +105,7 @@ export function addressHint(origin: string): string | null {
 
 const ANY_ADDRESS: ReadonlySet<string> = new Set(['0.0.0.0', '[::]']);
 
-/** `kill -HUP`: the trouble of the file as it is now. A file that holds no plan leaves the old one, and is said. */
+/** `kill -HUP`: loads the fault file again. An invalid file keeps the old rules, with a message. */
 function orderAgain(server: ReferenceServer, faultFile: string, context: Printer): void {
   try {
     server.faults = faultsOf(faultFile);
@@ -197,7 +197,7 @@ function faultsOf(path: string): readonly FaultRule[] {
     const rules: unknown = JSON.parse(text);
     if (Array.isArray(rules)) return rules as readonly FaultRule[];
   } catch {
-    // Said below, in the same words as for JSON of another form.
+    // The error below is the same as for JSON of another form.
   }
   throw new UsageError(`--fault-file: ${visible(path)} is not a JSON array of rules`);
 }
