@@ -355,7 +355,7 @@ export class BlockReader {
     const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
-    // Each block is taken in once, and never one that the cache gave up meanwhile, whichever fetch had brought it: it is a hole in the
+    // Each block is recorded once. A block that was evicted meanwhile, after another fetch brought it, is not recorded: it is a hole in the
     // file, and would read as zeros.
     const givenUp = this.#contents.watchGivenUp(content);
     let takenTo: number | null = null;

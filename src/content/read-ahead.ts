@@ -1,10 +1,10 @@
 import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 
-/** The first window of a stream. It grows while its reader has to wait: up to what the line brings while one range arrives. */
+/** The first window of a stream. It grows while its reader has to wait, up to the bytes that the connections transfer during one range. */
 const WINDOW_FIRST_BYTES = 512 * 1024;
 /**
- * That of a file that is read from its start on, unless the line is known to be slow: most of those are read to their end, and a
- * window that is one request for each connection at once saves a way to the service. Files of some MiB come whole in it.
+ * The first window of a file that is read from its start, unless the connection is known to be slow. Most such files are read to their
+ * end, and one request per connection saves a round trip. Files of a few MiB fit into this window.
  */
 const WINDOW_FIRST_OF_FILE_BYTES = 8 * 1024 * 1024;
 const WINDOW_GROWTH = 8;
@@ -15,15 +15,15 @@ const WINDOW_GROWTH = 8;
 const WINDOW_UNPROVEN_BYTES = 8 * 1024 * 1024;
 const WINDOW_FLOOR_BYTES = 1024 * 1024;
 /**
- * A window is asked for in so many requests, one for each connection. Long ones where the window is: a request of 1 MiB to a
- * service 30 ms away leaves its connection idle for half of the time. Some more wait, so that a connection that ends finds the next.
+ * The number of requests of a window: one per connection. A long window has long requests: a request of 1 MiB to a
+ * service 30 ms away leaves its connection idle for half of the time. A few more are queued, so that no connection becomes idle.
  */
 const REQUESTS_PER_WINDOW = 8;
 const REQUESTS_WAITING = 2;
 const REQUEST_BYTES_MIN = 1024 * 1024;
 /**
- * Towards the end of a file requests become shorter, so that the connections end together: not below this. A share is more than an eighth of what
- * was not asked for yet, for the other connections are busy with what they have.
+ * The shortest request near the end of a file. Requests become shorter there, so that the connections finish together. Each takes more
+ * than an eighth of the rest, because the other connections are busy.
  */
 const REQUEST_BYTES_LAST = 2 * 1024 * 1024;
 const SHARES_OF_REST = 6;
@@ -44,20 +44,20 @@ const STRIDES_AHEAD = 4;
 /** A sequence of reads, each starting where the last one ended, in one direction. */
 interface Stream {
   direction: 1 | -1;
-  /** Where a read is expected that goes on forwards. */
+  /** The expected offset of the next forward read. */
   next: number;
   windowBytes: number;
-  /** How far ahead was asked for already. */
+  /** The end of the requested window. */
   askedTo: number;
   /** Start of the last read. */
   last: number;
-  /** Reads in a row that ended where the last one began: one may be the kernel's disorder, two are a direction. */
+  /** Consecutive reads that ended where the last one began: one may be reordered by the kernel, two are a direction. */
   backwards: number;
   readonly isFromStart: boolean;
-  /** Began at the start of the file and has not shown yet that it goes on. */
+  /** Began at the start of the file and may still end after a header. */
   mayBeHeader: boolean;
   lastBytes: number;
-  /** Distinct bytes that its reads have covered. */
+  /** Number of distinct bytes that its reads covered. */
   consumedBytes: number;
 }
 
@@ -74,16 +74,16 @@ export class ReadAhead {
   #paceBytes: number | null = null;
   readonly #windowBytesMax: number;
 
-  /** @param windowBytesMax what one stream may fetch ahead of its reader, bytes (`BlockReader.windowBytesMax`) */
+  /** @param windowBytesMax limit of one stream ahead of its reader, bytes (`BlockReader.windowBytesMax`) */
   constructor(windowBytesMax: number = Number.POSITIVE_INFINITY) {
     this.#windowBytesMax = Math.max(WINDOW_FLOOR_BYTES, windowBytesMax);
   }
 
   /**
    * @param hadToWait whether this read found bytes missing: then the window was too short
-   * @param paceBytes what one connection brings in the time that one request may take: slow lines get short windows; null while that
-   *   is not known
-   * @returns what to prefetch now, in order of need; null for a read that goes on nowhere: what was asked for is not needed soon
+   * @param paceBytes the bytes that one connection transfers in the time of one request: slow connections get short windows; null while
+   *   unknown
+   * @returns the extents to prefetch now, in order of need; null for a random read: earlier prefetches are not needed soon
    */
   afterRead(
     extent: Extent,
@@ -123,7 +123,7 @@ export class ReadAhead {
 
   /** The stream that this read continues; it becomes the most recently used one. */
   #streamOf(extent: Extent): Stream | null {
-    // Nothing has shown yet that a stream goes on: then its reads out of order are no further apart than they are long.
+    // A stream of one read: its next read, possibly reordered, is at most one read length away.
     const beginningSlackBytes = Math.min(extent.end - extent.start, BLOCK_BYTES);
     for (let at = this.#streams.length - 1; at >= 0; at--) {
       const stream = this.#streams[at] as Stream;
@@ -154,7 +154,7 @@ export class ReadAhead {
     stream.windowBytes = Math.min(longest, Math.max(grown, stream.windowBytes));
     const windowBytes = provenWindow(stream);
     // Asking in large steps keeps the requests long; in too large ones, the connections idle until the next. While the window
-    // grows, the next step may be much longer, and the line better known.
+    // grows, the next step may be much longer, and the rate better known.
     const requestBytes = this.#requestBytes(windowBytes, sizeBytes);
     const stepBytes = Math.min(windowBytes / 2, windowBytes < longest ? Infinity : requestBytes);
     if (stream.direction === 1) {
@@ -190,7 +190,7 @@ export class ReadAhead {
     return wanted;
   }
 
-  /** The length of a request that begins, going the stream's way, with `leftBytes` before the end of the file. */
+  /** The length of a request in the stream's direction, `leftBytes` before the end of the file. */
   #requestBytes(windowBytes: number, leftBytes: number): number {
     const long = Math.max(REQUEST_BYTES_MIN, Math.min(windowBytes / REQUESTS_PER_WINDOW, this.#requestBytesMax()));
     return Math.min(long, Math.max(REQUEST_BYTES_LAST, leftBytes / SHARES_OF_REST));
@@ -205,7 +205,7 @@ export class ReadAhead {
     return isFromStart && direction === 1 && !isSlow ? WINDOW_FIRST_OF_FILE_BYTES : WINDOW_FIRST_BYTES;
   }
 
-  /** `wanted` as requests of their own, nearest first. */
+  /** Splits `wanted` into requests, nearest first. */
   #inRequests(wanted: Extent, stream: Stream, sizeBytes: number): readonly Extent[] {
     const parts: Extent[] = [];
     if (stream.direction === 1) {
@@ -236,12 +236,12 @@ function isHeader(stream: Stream, extent: Extent): boolean {
   return stream.mayBeHeader;
 }
 
-/** How far ahead of its reader a stream may ask now, bytes. */
+/** The present limit of a stream ahead of its reader, bytes. */
 function provenWindow({ windowBytes, consumedBytes }: Stream): number {
   return Math.min(windowBytes, WINDOW_UNPROVEN_BYTES + consumedBytes);
 }
 
-/** What a read adds to what its stream has covered; one that was read before, or comes out of order, adds nothing. */
+/** The bytes that a read adds to the coverage of its stream; a repeated or reordered read adds none. */
 function freshBytes({ direction, next, last }: Stream, { start, end }: Extent): number {
   return direction === 1 ? Math.max(0, end - Math.max(start, next)) : Math.max(0, Math.min(end, last) - start);
 }
@@ -250,7 +250,7 @@ function alignUp(bytes: number): number {
   return Math.ceil(bytes / BLOCK_BYTES) * BLOCK_BYTES;
 }
 
-/** No short request at the end of a window: its rest is asked for with the next one. */
+/** Avoids a short request at the end of a window: its rest belongs to the next window. */
 function wholeRequests(start: number, end: number, requestBytes: number): number {
   return end - start < requestBytes ? end : end - ((end - start) % requestBytes);
 }

@@ -24,7 +24,7 @@ export class NoRoomError extends Error {
 }
 
 /**
- * How a mount is.
+ * The status of a mount.
  *
  * @throws NoMountError if no mount answers · NoRoomError if the mount rejects the connection
  */
@@ -43,7 +43,7 @@ export async function askStatus(socketPath: string, signal: AbortSignal): Promis
  * One call to a running mount.
  *
  * @throws NoMountError if no mount answers, or it ends before the answer
- * @throws whatever the mount's handler threw, as the same class
+ * @throws the error of the mount's handler, as the same class
  */
 export async function callControl<Method extends MethodName>(
   socketPath: string,
@@ -83,7 +83,7 @@ export async function callControl<Method extends MethodName>(
 
 const ENDED = 'the mount ended before it answered';
 
-/** What is left unread when a process is killed resets its connections. */
+/** A killed process with unread data resets its connections. */
 function isEnd({ code }: NodeJS.ErrnoException): boolean {
   return code === 'ECONNRESET' || code === 'EPIPE';
 }

@@ -1,4 +1,4 @@
-/** A line that is longer than allowed, or not JSON: the connection has lost its step and must be closed. */
+/** A line that is longer than allowed, or not JSON: the connection is out of sync and must be closed. */
 export class LineError extends Error {
   override readonly name = 'LineError';
 }

@@ -20,9 +20,9 @@ import type {
 export interface ControlMethods {
   readonly status: { readonly params: Record<string, never>; readonly progress: never; readonly result: Status };
   /**
-   * Pushes at once everything that was closed when this was called, whatever the intervals say, and answers once each of
-   * those changes is pushed or parked. Later changes are not waited for. `path` limits it to one file or folder.
-   * Without `wait` it answers once the pushes are under way (`pushed` is 0), and they go on when the caller is gone.
+   * Pushes everything that is closed now, without waiting for intervals, and answers once each of
+   * those changes is pushed or parked. It does not wait for later changes. `path` limits it to one file or folder.
+   * Without `wait` it answers once the pushes have started (`pushed` is 0), and they continue without the caller.
    */
   readonly sync: {
     readonly params: { readonly path: string | null; readonly wait: boolean };
@@ -30,15 +30,15 @@ export interface ControlMethods {
     readonly result: SyncOutcome;
   };
   /**
-   * Ends the mount in order, and answers when it is gone. Pushes what is pending for up to `timeoutMs`
-   * (0: not at all; null: as long as it takes); the rest is kept.
+   * Ends the mount in order, and answers when it has ended. Pushes pending changes for up to `timeoutMs`
+   * (0: not at all; null: without limit); the rest is kept.
    */
   readonly umount: {
     readonly params: { readonly timeoutMs: number | null };
     readonly progress: SyncProgress;
     readonly result: UmountOutcome;
   };
-  /** Asks the service for the listing of a folder (of all that are known where `path` is null), and answers when it is applied. */
+  /** Asks the service for the listing of a folder (of all known folders if `path` is null), and answers when it is applied. */
   readonly refresh: {
     /** `accept`: apply removals that were held back because there were too many at once. */
     readonly params: { readonly path: string | null; readonly accept?: boolean };
@@ -71,33 +71,33 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: { readonly wasPinned: boolean };
   };
-  /** Which resource of the service a path in the mount is. @throws UsageError where nothing of that name is known */
+  /** The resource of the service for a path in the mount. @throws UsageError for an unknown path */
   readonly locate: {
     readonly params: { readonly path: string | null };
     readonly progress: never;
     readonly result: Located;
   };
-  /** Owner, permissions and `user.*` attributes of `from` are those of `path` as well from now on. */
+  /** Copies owner, permissions and `user.*` attributes of `from` to `path`. */
   readonly copyAttributes: {
     readonly params: { readonly path: string; readonly from: string };
     readonly progress: never;
     readonly result: null;
   };
-  /** What exists on this machine only, pending and parked: a page at a time, from `after` (an inode, exclusive) on. */
+  /** The data that exist on this machine only, pending and parked: one page, from `after` (an inode, exclusive) on. */
   readonly unsynced: {
     readonly params: { readonly after: number };
     readonly progress: never;
     /** `next` is the `after` of the next page; null at the end. */
     readonly result: { readonly files: readonly UnsyncedFile[]; readonly next: number | null };
   };
-  /** The bytes of one of them that are here, in parts; `base64` is null for what is not. At most PART_BYTES_MAX are asked for at once. */
+  /** The local bytes of one of them, in parts; `base64` is null for missing bytes. At most PART_BYTES_MAX per call. */
   readonly unsyncedParts: {
     readonly params: { readonly ino: number; readonly start: number; readonly end: number };
     readonly progress: never;
     readonly result: { readonly parts: readonly { readonly length: number; readonly base64: string | null }[] };
   };
   readonly metrics: { readonly params: Record<string, never>; readonly progress: never; readonly result: MountMetrics };
-  /** Sets the log level until the mount ends; null: only asks for it. @returns the current level */
+  /** Sets the log level until the mount ends; null: only returns it. @returns the current level */
   readonly logLevel: {
     readonly params: { readonly level: LogLevel | null };
     readonly progress: never;
@@ -114,7 +114,7 @@ export const METHOD_NAMES: readonly MethodName[] = [
 
 export const PART_BYTES_MAX = 128 * 1024;
 
-/** What a handler gets beside its parameters. */
+/** The context of a call. */
 export interface CallContext<Progress> {
   /** Aborted when the client disconnects or the server closes. */
   readonly signal: AbortSignal;
@@ -122,7 +122,7 @@ export interface CallContext<Progress> {
   readonly progress: (progress: Progress) => void;
 }
 
-/** One function per method: the composition root plugs them in. What they throw reaches the caller as the same class. */
+/** One function per method: the composition root provides them. Their errors reach the caller as the same class. */
 export type ControlHandlers = {
   readonly [Method in MethodName]: (
     params: ControlMethods[Method]['params'],

@@ -1,22 +1,22 @@
-/** What a mount counted since its start, plain data: `cfs metrics` renders it. Bytes are bytes, times are named. */
+/** The counters of a mount since its start, as plain data for `cfs metrics`. */
 export interface MountMetrics {
   readonly uptimeMs: number;
   readonly isOnline: boolean;
   readonly operations: readonly OperationMetrics[];
-  /** Operations that wait for their answer now. */
+  /** Operations that are waiting for their answer. */
   readonly operationsWaiting: number;
-  /** Reads of programs: answered with what is here, or after asking the service for what is not. */
+  /** Reads of programs: answered from the cache, or after a fetch. */
   readonly reads: { readonly hits: number; readonly misses: number };
   /** Bodies only, since the start. */
   readonly bytes: { readonly fetched: number; readonly pushed: number };
-  /** Requests to the service, and those that were sent again after a failure. */
+  /** Requests to the service, and repeated ones among them. */
   readonly requests: { readonly sent: number; readonly repeated: number };
   readonly queue: {
     /** Not parked. */
     readonly pending: number;
     readonly pendingBytes: number;
     readonly parked: number;
-    /** Pushes that failed and were put off, since the start. */
+    /** Pushes that failed and were postponed, since the start. */
     readonly postponed: number;
     readonly transfersRunning: number;
     readonly transfersWaiting: number;
@@ -31,6 +31,6 @@ export interface OperationMetrics {
   readonly count: number;
   readonly failures: number;
   readonly totalUs: number;
-  /** [i]: how many took less than 2^i microseconds and not less than 2^(i-1); the last one holds the rest. */
+  /** [i]: the number that took at least 2^(i-1) and less than 2^i microseconds; the last one counts all longer ones. */
   readonly latencyLog2Us: readonly number[];
 }

@@ -22,11 +22,11 @@ const REQUEST_BYTES_MAX = 1024 ** 2;
 const REQUEST_MS_MAX = 10_000;
 const CONNECTIONS_MAX = 64;
 const CALLS_PER_CONNECTION_MAX = 32;
-/** Calls that wait for the service, perhaps for days: fewer than connections, so that others still learn how things are, and end the mount. */
+/** Limit of calls that wait for the service, perhaps for days. It is below that of connections, so that status and unmount still work. */
 const WAITING_MAX = 48;
-/** Exit code: not everything is done, what is left stays queued and safe. */
+/** Exit code: not everything is done; the rest stays queued and safe. */
 const PENDING = 10;
-/** How often it is looked whether the socket is still there. */
+/** Interval of the check that the socket still exists. */
 const LOOK_EVERY_MS = 5_000;
 /** A client that does not read its answers is disconnected at this many unread bytes. */
 const UNREAD_BYTES_MAX = 16 * 1024 ** 2;
@@ -49,7 +49,7 @@ export class ControlServer {
   readonly #underWay = new Set<Promise<void>>();
   #waiting = 0;
   #address: SocketAddress | null = null;
-  /** Of the socket that was made: the mount of the account's other root may have the path by now. */
+  /** The inode of our socket: the mount of the account's other root may have the path by now. */
   #inode: number | null = null;
   #stopped: Promise<void> | null = null;
   #cancelLook: () => void = () => {};
@@ -70,7 +70,7 @@ export class ControlServer {
     this.#server = createServer((socket) => this.#accept(socket));
   }
 
-  /** Listens. @throws StorageError where the directory is not ours alone or the socket cannot be made */
+  /** Listens. @throws StorageError if other users can access the directory, or the socket cannot be created */
   async listen(): Promise<void> {
     await this.#bind();
     this.#lookLater();
@@ -98,7 +98,7 @@ export class ControlServer {
       this.#removeOwn();
       this.#server.close();
     } catch (err) {
-      // The directory may not be writable before the next session; the next look retries.
+      // The directory may not be writable before the next session;the next check retries.
       this.#log.debug({ err }, 'no control socket');
     }
   }
@@ -119,7 +119,7 @@ export class ControlServer {
           resolve();
         });
       });
-      chmodSync(own, 0o600); // the directory kept others out in between
+      chmodSync(own, 0o600); // until now the directory denied access to others
       this.#inode = lstatSync(own).ino;
       renameSync(own, this.#path);
     } catch (error) {
@@ -129,7 +129,7 @@ export class ControlServer {
     this.#server.on('error', (err) => this.#log.warn({ err }, 'control socket failed'));
   }
 
-  /** Takes the socket away: its path is the next owner's. Who is connected stays so. */
+  /** Removes the socket: its path belongs to the next owner. Open connections stay. */
   stopListening(): void {
     if (this.#stopped !== null) return;
     this.#cancelLook();
@@ -238,12 +238,12 @@ export class ControlServer {
   }
 }
 
-/** The end of a mount may take as long, and is never refused. */
+/** An unmount may take as long, but is never rejected by the limit. */
 function waitsForService(method: MethodName, params: unknown): boolean {
   return method === 'pin' || (method === 'sync' && (params as { readonly wait: boolean }).wait);
 }
 
-/** Makes the socket's directory, or refuses one that others can reach into. */
+/** Creates the socket's directory, or rejects one that other users can access. */
 function prepareDirectory(directory: string): void {
   try {
     mkdirSync(directory, { recursive: true, mode: 0o700 });
@@ -264,7 +264,7 @@ function idOf(request: unknown): number | null {
   return typeof id === 'number' && Number.isSafeInteger(id) ? id : null;
 }
 
-/** Parameters come from another process: handlers get only what the types promise. */
+/** Parameters come from another process: handlers get only validated values. */
 function checkedParams(method: MethodName, params: unknown): unknown {
   const given = (typeof params === 'object' && params !== null ? params : {}) as Record<string, unknown>;
   switch (method) {

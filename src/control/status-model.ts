@@ -1,11 +1,11 @@
 import type { NodeKind } from '../base/vocabulary.ts';
 
 /**
- * What a running mount says of itself: `cfs status --json` prints a `Status` as it is. Plain data. Moments are milliseconds
+ * The status of a running mount, as plain data; `cfs status --json` prints a `Status` unchanged. Times are milliseconds
  * since the epoch (`…Ms`), sizes are bytes. Paths are relative to the mount's root, without a leading slash.
  */
 export interface Status {
-  /** Raised when a field changes its meaning or goes; new fields do not raise it. */
+  /** Raised when a field changes its meaning or is removed; new fields do not raise it. */
   readonly schema: 1;
   readonly directory: string;
   readonly account: { readonly origin: string; readonly username: string };
@@ -19,7 +19,7 @@ export interface Status {
   readonly phase: 'running' | 'draining';
   readonly connection: ConnectionStatus;
   readonly pending: {
-    /** Changes that the service does not have yet; 0 means that this machine may be lost. */
+    /** Changes that the service does not have yet; with 0, nothing is lost with this machine. */
     readonly count: number;
     readonly bytes: number;
     /** The first of them, at most LISTED_MAX. */
@@ -30,7 +30,7 @@ export interface Status {
   readonly held: readonly HeldRemoval[];
   /** Folders that were removed on the service, and are kept because files in them exist on this machine only. */
   readonly localFolders: readonly string[];
-  /** What stays on this machine by its name, and nowhere else. */
+  /** Local-only files: they exist on this machine only, because of their names. */
   readonly local?: LocalFiles;
   readonly transfers: readonly Transfer[];
   /** Files and folders that a user pinned (`cfs pin`). */
@@ -56,10 +56,10 @@ export interface LocalFiles {
 }
 
 export interface ConnectionStatus {
-  /** `sign-in-needed`: the service is there but refuses the refresh token or the keys. */
+  /** `sign-in-needed`: the service is reachable but refuses the refresh token or the keys. */
   readonly state: 'online' | 'offline' | 'sign-in-needed';
   readonly sinceMs: number;
-  /** What went wrong, in a few words; null while online. */
+  /** The cause, in a few words; null while online. */
   readonly reason: string | null;
 }
 
@@ -69,7 +69,7 @@ export interface PendingChange {
   readonly path: string;
   readonly kind: ChangeKind;
   readonly sizeBytes: number | null;
-  /** When it will be tried; null where it only waits for its turn. */
+  /** The time of the next attempt; null while it only waits for its turn. */
   readonly dueMs: number | null;
   readonly attempts: number;
 }
@@ -77,7 +77,7 @@ export interface PendingChange {
 export interface ParkedChange {
   readonly path: string;
   readonly kind: ChangeKind;
-  /** `quota: the account has no storage left for it (413 …)`: a `ParkReason`, what that means, and what was answered. */
+  /** `quota: the account has no storage left for it (413 …)`: a `ParkReason`, its meaning, and the response. */
   readonly reason: string;
   readonly sinceMs: number;
 }
@@ -86,7 +86,7 @@ export interface ParkedChange {
 export interface HeldRemoval {
   /** The entry, or the folder of several. */
   readonly path: string;
-  /** How many files and folders would go; `HELD_NODES_MAX` stands for more. */
+  /** The number of files and folders that would be removed; `HELD_NODES_MAX` means more. */
   readonly nodes: number;
 }
 
@@ -96,7 +96,7 @@ export const HELD_NODES_MAX = 101;
 export interface DiscardedChange {
   readonly path: string;
   readonly change: 'made' | 'changed' | 'moved' | 'deleted';
-  /** Bytes that are nowhere else. */
+  /** Bytes that exist only here. */
   readonly lostBytes: number;
 }
 
@@ -118,7 +118,7 @@ export interface Transfer {
   readonly doneBytes: number;
   readonly totalBytes: number;
   readonly bytesPerSecond: number;
-  /** How long the rest takes at that rate; null while nothing has moved. */
+  /** Estimate for the rest at that rate; null before any progress. */
   readonly leftMs: number | null;
 }
 
@@ -127,21 +127,21 @@ export interface Located {
   readonly path: string;
   readonly kind: NodeKind;
   readonly sizeBytes: number;
-  /** Its URL; null for what the service does not have yet. */
+  /** Its URL; null if the service does not have it yet. */
   readonly resource: string | null;
-  /** Whether something of it is not with the service yet. */
+  /** Whether it has changes that the service does not have yet. */
   readonly isPending: boolean;
 }
 
-/** A file whose bytes, or a folder that, exist on this machine only. */
+/** A file with bytes, or a folder, that exists on this machine only. */
 export interface UnsyncedFile {
   readonly ino: number;
   readonly path: string;
   readonly kind: NodeKind;
   readonly sizeBytes: number;
-  /** Why it is parked; null for what only waits. */
+  /** Why it is parked; null if it is pending. */
   readonly parked: string | null;
-  /** Set where what is stored about it, or about a folder above it, is damaged: neither name nor bytes are known. */
+  /** Set if its record, or that of a folder above it, is damaged: name and bytes are unknown. */
   readonly damage?: string;
 }
 
@@ -151,25 +151,25 @@ export interface SyncProgress {
   readonly totalChanges: number;
   readonly doneBytes: number;
   readonly totalBytes: number;
-  /** Why nothing moves, a sentence part; null while the service answers. */
+  /** The reason of a stall, as a phrase; null while the service answers. */
   readonly waitsFor: string | null;
 }
 
-/** How a `sync` ended, for exactly the changes that were there when it was asked for. */
+/** The result of a `sync`, for exactly the changes that existed at the call. */
 export interface SyncOutcome {
   readonly pushed: number;
   /** Those of the set that are parked now. */
   readonly parked: readonly ParkedChange[];
-  /** How many wait until a program closes what it has open. */
+  /** The number of changes that wait for a program to close its file. */
   readonly open: number;
 }
 
-/** How an `umount` ended. The mount is gone by then; what is pending is kept and pushed at the next start. */
+/** The result of an `umount`. The mount has ended; pending changes are kept and pushed after the next start. */
 export interface UmountOutcome {
   readonly pending: number;
   readonly parked: number;
-  /** The first of what is left, pending or parked. */
+  /** The first remaining changes, pending or parked. */
   readonly left: readonly { readonly path: string; readonly kind: ChangeKind }[];
-  /** Programs still used the mount: it was detached under them. */
+  /** Programs still used the mount when it was detached. */
   readonly busy: boolean;
 }
