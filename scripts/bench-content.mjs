@@ -1,5 +1,5 @@
-// The gates of bytes: reading what is not here, reading it again, writing, and uploading, with the server 30 ms away at
-// 25 MB/s per connection, and once without distance; beside rclone's mount, curl, libfuse's passthrough and ext4 in the same run.
+// The gates for bytes: uncached reads, cached reads, writes and uploads, with a latency of 30 ms and a bandwidth of
+// 25 MB/s per connection, and once without latency. Compared with rclone's mount, curl, libfuse's passthrough and ext4 in the same run.
 //   npm run bench -- content --part=read | again | write | upload | busy | near     one part (all of them without the flag)
 import { execFileSync, spawn } from 'node:child_process';
 import { randomFillSync } from 'node:crypto';
@@ -27,7 +27,7 @@ const results = new Results('content', { rounds: ROUNDS, quick, bigMiB: BIG_MIB,
 const rate = (mib, seconds) => (mib * 1.048576) / seconds;
 const secondsToRead = (path) => run(`cat ${path} > /dev/null`).seconds;
 
-/** A file of bytes that no two places share. */
+/** A file without repeated content. */
 function bytesFile(path, mib) {
   const fd = openSync(path, 'w');
   const block = Buffer.alloc(1024 ** 2);
@@ -39,7 +39,7 @@ function bytesFile(path, mib) {
   closeSync(fd);
 }
 
-/** No two jumps of equal length: those are followed. */
+/** Offsets without equal distances, which read-ahead would detect. */
 function hash(i) {
   const mixed = Math.imul(i + 1, 0x9e3779b1);
   return Math.imul(mixed ^ (mixed >>> 15), 0x85ebca77) >>> 0;
@@ -77,7 +77,7 @@ function watchMemory(pid) {
   };
 }
 
-/** Files on the server, written there by a mount that is gone afterwards. */
+/** Writes files to the server by a mount that is ended afterwards. */
 async function fillServer(files) {
   const writer = ground.mount('planter');
   for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
@@ -126,7 +126,7 @@ async function readFirst() {
   results.gate('first sequential read', 'at least', 0.85 * CONNECTIONS * CONNECTION_MB_PER_SECOND);
 }
 
-/** From the store after a restart, the page cache dropped: verification included, then without. */
+/** Reads from the store after a restart, with an empty page cache: first with verification, then without. */
 async function readAgain() {
   for (let round = 0; round < ROUNDS; round++) {
     const reader = ground.mount(`kept-${round}`);
@@ -171,7 +171,7 @@ async function write() {
   results.gate('write in calls of 1 MiB until close', 'at least', 0.8, 'passthrough');
 }
 
-/** From a `cp` to the service having it all, beside one PUT of curl. */
+/** The time from a `cp` to the acknowledgement, compared with one PUT of curl. */
 async function upload() {
   const writer = ground.mount('writer');
   for (let round = 0; round < ROUNDS; round++) {
@@ -199,7 +199,7 @@ async function busy() {
   const options = ['--settle', '100ms', '--drain', '0s'];
   const lookBeside = async (coming, flags, besides, say) => {
     const mount = ground.mount('busy', [...options, ...flags]);
-    // The second time they are known, and the process is another one.
+    // The second time the files are known, and the process is new.
     if (coming === 'huge') {
       namesIn(mount.directory);
       mount.cfs('sync', '--wait');
@@ -283,7 +283,7 @@ async function near() {
   for (const peer of Object.keys(rcloneFlags)) results.gate(later, 'at least', 1, peer);
 }
 
-/** The parts in their order: on a server beside us, then on the same one far away. */
+/** The parts in order: first without latency, then with the same server at 30 ms. */
 const NEAR = { near, write, again: readAgain };
 const DISTANT = { read: readFirst, upload, busy };
 
@@ -291,7 +291,7 @@ const ground = await Ground.lay();
 try {
   bytesFile(join(ground.base, 'big'), BIG_MIB);
   bytesFile(join(ground.base, 'huge'), HUGE_MIB);
-  // Beside the server: far away, this would be most of the time of the whole.
+  // Without latency: with it, this would take most of the run.
   const firstReads = Array.from({ length: ROUNDS }, (_, round) => [`big-${round}`, 'big']);
   const large = quick ? ['huge'] : ['huge', 'again'];
   await fillServer([['other', 'big'], ['big', 'big'], ...firstReads, ...large.map((name) => [name, 'huge'])]);

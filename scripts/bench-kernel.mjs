@@ -1,8 +1,8 @@
-// The kernel binding against its peers: `npm run bench -- kernel [--rounds 5] [--quick]`. Needs root, cc; peers are used where they
+// The kernel binding compared with its peers: `npm run bench -- kernel [--rounds 5] [--quick]`. Needs root, cc; peers are used where they
 // are installed (bindfs; libfuse's passthrough_ll is built from the examples of libfuse3-dev; rclone; fuse-native over libfuse2).
 //
 // Ours is an in-memory file system (test/kernel/memory-file-system.ts) behind the binding; peers pass through to a tmpfs. Rounds are
-// interleaved and every round mounts anew, so that first listings are first; the table shows medians, and which gates hold.
+// interleaved, and every round mounts again, so that first listings are really first. The table shows medians and the gates.
 import { execFileSync, spawn, spawnSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -17,7 +17,7 @@ const { values: options } = parseArgs({
 const root = new URL('..', import.meta.url).pathname;
 const rounds = Number(options.rounds ?? (options.quick ? 1 : 5));
 const FILES = 10_000;
-/** The slow ones: twenty seconds, for gates (of rclone and of fuse-native) that then say that they were not measured. */
+/** The slow peers, 20 s in total. In a quick run their gates are reported as not measured. */
 const NOT_IN_QUICK = ['rclone', 'fuse-native', 'fuse-native, bare'];
 
 if (process.getuid?.() !== 0) {
@@ -82,7 +82,7 @@ function prepare() {
         part: 'short',
       },
     }),
-    // The same file system in memory through the second binding, and the package alone over a map: nothing could be less.
+    // The same in-memory file system through the second binding, and the bare package over a map as its lower bound.
     ...(withFuseNative && {
       'fuse-native': {
         command: [
@@ -134,7 +134,7 @@ async function round(name, server) {
   }
 }
 
-/** The slow end of metadata while the main thread of the mounting process computes: 20 ms busy, 20 ms free. */
+/** High percentiles of metadata calls while the main thread of the mounting process computes: 20 ms busy, 20 ms idle. */
 async function tails(server, results) {
   const directory = at('ours');
   mkdirSync(directory, { recursive: true });
@@ -160,7 +160,7 @@ async function tails(server, results) {
   }
 }
 
-/** What bench-kernel.c prints: [its key, the measure, its unit]. */
+/** The output of bench-kernel.c: [key, measure, unit]. */
 const MEASURES = [
   ['getattr_us', 'getattr, one at a time', 'µs'],
   ['getattr_cpu_us', 'CPU of the mount per getattr', 'µs'],

@@ -1,5 +1,5 @@
-// The whole path of a mount, as a person has it: the real file system and store behind the kernel, the embedded server beside
-// it, against bindfs and ext4 in the same interleaved run. Attribute and entry timeouts are 0 where an operation is to reach
+// The whole path of a mount: the real file system and store behind the kernel, and the embedded server on the same machine,
+// compared with bindfs and ext4 in the same interleaved run. Attribute and entry timeouts are 0 where an operation must reach
 // the mount; reads use O_DIRECT where the kernel's page cache would answer. `--quick`: two rounds, fewer bytes, without ext4.
 import { spawnSync } from 'node:child_process';
 import {
@@ -25,7 +25,7 @@ const ROUNDS = quick ? 2 : 5;
 const BIG_BYTES = quick ? 32 * 1024 ** 2 : 1024 ** 3;
 const FILES = quick ? 200 : 1000;
 
-/** What the workload measures: [its key, the measure, its unit]. */
+/** The results of the workload: [key, measure, unit]. */
 const MEASURES = [
   ['getattrUs', 'getattr of a node in memory', 'µs'],
   ['coldUs', 'stat of a node not in memory, first after a start', 'µs'],
@@ -50,7 +50,7 @@ if (process.argv[2] === '--workload') {
   process.exit(0);
 }
 
-/** Each of many names once, in an order that is not theirs; the folder is known. */
+/** Looks up each of many names once, in pseudo-random order, in a known folder. */
 function coldWorkload(directory) {
   const folder = openSync(join(directory, COLD), constants.O_RDONLY | constants.O_DIRECTORY);
   const times = [];
@@ -62,7 +62,7 @@ function coldWorkload(directory) {
   return { coldUs: times.sort((a, b) => a - b)[Math.floor(times.length / 2)] };
 }
 
-/** All measures of one directory, in a process of its own: nothing here answers the mount. */
+/** All measures of one directory, in a process of its own. */
 function workload(directory) {
   const result = {};
   const p50 = (times) => times.sort((a, b) => a - b)[Math.floor(times.length / 2)];

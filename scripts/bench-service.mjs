@@ -1,8 +1,8 @@
-// `npm run bench -- service`: the client beside what it is measured against, in the same run on the same machine.
-//   --bytes=N    length of the file that goes up and down (1 GiB)
+// `npm run bench -- service`: the client and its peers in the same run on the same machine.
+//   --bytes=N    length of the transferred file (1 GiB)
 //   --rounds=N   of each transfer (3); medians count
 //   --quick      128 MiB, two rounds, three turns of 5,000 small requests, no parser alone
-// The reference server and a raw TCP server run in processes of their own, so that CPU and memory here are the client's.
+// The reference server and a raw TCP server run in their own processes, so that CPU and memory here are those of the client.
 import { execFile, fork } from 'node:child_process';
 import { once } from 'node:events';
 import { createReadStream, createWriteStream, mkdtempSync, rmSync, statSync } from 'node:fs';
@@ -115,7 +115,7 @@ async function decodeOnce() {
   process.send?.({ cpu, bare, memory: peak - idle, turn });
 }
 
-/** The document in the pieces in which a socket would bring it, made without leaving garbage that would hide what is measured. */
+/** The document in pieces as from a socket, built without garbage that would distort the measurement. */
 function listingChunks() {
   const origin = 'https://api.example.com/file/:sc:566494:190_';
   const chunks = [Buffer.from('<collectionContents start="0" hasMore="false" end="99999">')];
@@ -136,7 +136,7 @@ function listingChunks() {
   return [...chunks, chunk.subarray(0, used), Buffer.from('</collectionContents>')];
 }
 
-/** 1 KiB, eight at once: our client beside undici's own dispatch, from the same raw server, in turns. */
+/** Requests of 1 KiB, eight at once: our client and undici's own dispatch, with the same raw server, alternating. */
 async function smallRequests(results) {
   const { HttpService } = await fromDist('remote/http/http-service.js');
   const { systemClock } = await fromDist('base/clock.js');
@@ -188,7 +188,7 @@ async function smallRequests(results) {
   results.gate(measure, 'at least', 0.7, 'undici.dispatch');
 }
 
-/** One large file up and down, beside curl with the same server, and the server beside one that only streams files; in turns. */
+/** Transfers of one large file: the client and curl with the same server, and the server and a bare file server, alternating. */
 async function transfers(results) {
   const { HttpService } = await fromDist('remote/http/http-service.js');
   const { createTransfer } = await fromDist('transfer/transfer.js');
@@ -240,7 +240,7 @@ async function transfers(results) {
         results.note(measure, 'MiB/s', OURS, speed);
         results.note(`… CPU, ${measure === up ? 'up' : 'down'}`, 'ms', OURS, cpu);
       };
-      /** curl against our server is a peer of the client, and what the server is judged by. */
+      /** curl with our server is a peer of the client, and the measure of the server. */
       const byCurl = async (measure, server, ours, bare) => {
         rmSync(target, { force: true });
         const { speed } = await timed(ours);
@@ -292,7 +292,7 @@ async function transfers(results) {
   }
 }
 
-/** What both directions hold at most, without what only waits to be collected: measured apart, it slows everything down. */
+/** Peak memory of both directions without garbage; in a separate pass, because the forced collections slow everything down. */
 async function liveBuffers(service, transfer, user, pieces, target) {
   setFlagsFromString('--expose-gc');
   const gc = runInNewContext('gc');
@@ -329,7 +329,7 @@ async function writeSource(path) {
   await new Promise((resolve) => stream.end(resolve));
 }
 
-/** Another process of this script; resolves with what it says first. */
+/** Starts another process of this script; resolves with its first message. */
 async function child(...args) {
   const process_ = fork(fileURLToPath(import.meta.url), args, {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -361,7 +361,7 @@ async function serve() {
   process.on('disconnect', () => process.exit());
 }
 
-/** What a child says of itself when it is asked. */
+/** The figures of a child, on request. */
 function answered(process_) {
   process_.send('how much memory?');
   return new Promise((resolve) => process_.once('message', resolve));

@@ -1,4 +1,4 @@
-// The gates of small files and names (single calls, unpacking, listing, deleting) with the server 30 ms away, beside rclone's
+// The gates for small files and names (single calls, unpacking, listing, deleting) with a latency of 30 ms, compared with rclone's
 // mount of the same server in the same run. Every figure is a median over rounds; rclone, whose round takes two minutes, has one.
 //   --quick    one round of fewer files; not measured: how long rclone removes them (long, for one gate), and peers that no gate asks for
 import { execFileSync, spawnSync } from 'node:child_process';
@@ -46,8 +46,8 @@ try {
   const bound = quick ? null : ground.bindfs('bound'); // no gate asks for it
   if (bound !== null) local.push(['bindfs', bound]);
 
-  // A mount lives for days, and what it does in its first seconds is compiled meanwhile: that is a row of its own. What comes and goes
-  // at once is never pushed.
+  // A mount runs for days, but its code is compiled in its first seconds: they are a row of their own. A file that is created and
+  // deleted immediately is never pushed.
   for (let files = 0; files < WARM_FILES; files += FILES) {
     const { seconds } = run(`tar -xf ${archive} -C ${ours.directory}`);
     if (files === 0) results.note(UNPACK_COLD, 's', OURS, seconds);
@@ -116,7 +116,7 @@ try {
   await ground.clear();
 }
 
-/** Calls that change names, in a mount of its own that pushes nothing meanwhile, and on ext4. @returns the measures, by pairs */
+/** Calls that change names, in a separate mount that pushes nothing meanwhile, and on ext4. @returns the measures, in pairs */
 function singleCalls() {
   const program = join(ground.base, 'bench-names');
   const source = fileURLToPath(new URL('bench-names.c', import.meta.url));

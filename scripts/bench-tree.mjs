@@ -1,5 +1,5 @@
-// `npm run bench -- tree [--quick]`: what a mount costs by the size of its tree, 10⁴, 10⁵ and 10⁶ nodes (`--quick` without the last):
-// until it is ready, what `find` over all of it leaves in memory, and a lookup of a name that is known.
+// `npm run bench -- tree [--quick]`: the costs of a mount by the size of its tree, 10⁴, 10⁵ and 10⁶ nodes (`--quick` without the last):
+// the time until it is ready, the memory after a `find` over all of it, and the lookup of a known name.
 //
 // The nodes are written straight into the store (measure/plant.mjs), so that nothing is asked of the service meanwhile.
 import { execFileSync } from 'node:child_process';

@@ -1,5 +1,5 @@
-// What the benchmarks stand on: an embedded server at a chosen distance, an account, our mount and rclone's of the same
-// account, all in one temporary directory, gone at the end. Only processes started here are ended.
+// The setup of the benchmarks: an embedded server with a chosen latency, an account, our mount and rclone's mount of the same
+// account, all in one temporary directory, which is removed at the end. Only processes started here are ended.
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -37,7 +37,7 @@ export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {
   return { seconds, out: done.stdout };
 }
 
-/** Whether the process of a mount has ended, after so long at most. */
+/** Waits for the end of a mount's process, for at most `patienceMs`. @returns whether it has ended */
 function hasEnded({ pid }, patienceMs) {
   for (const end = performance.now() + patienceMs; processLife(pid) !== 'ended'; ) {
     if (performance.now() > end) return false;
@@ -136,7 +136,7 @@ export class Ground {
     return JSON.parse(line).origin;
   }
 
-  /** The same server at the same address, somewhere else: ended, and started over its data with other flags. Nothing is mounted meanwhile. */
+  /** Restarts the server at the same address with other flags, such as a latency. Nothing may be mounted meanwhile. */
   async move(serveFlags) {
     await endProcess(this.#server);
     const origin = await this.#serve(serveFlags);
@@ -168,7 +168,7 @@ export class Ground {
       XDG_RUNTIME_DIR: this.directory(`run-${state}`),
     };
     spawnSync('chmod', ['700', env.XDG_RUNTIME_DIR]);
-    // Signed in as this ground is; a login of its own would cost half a second of a password's hash.
+    // A copy of our sign-in: a login of its own would cost half a second of password hashing.
     if (!existsSync(env.XDG_STATE_HOME)) spawnSync('cp', ['-a', String(this.#env.XDG_STATE_HOME), env.XDG_STATE_HOME]);
     const done = spawnSync(process.execPath, [dist('cli/cfs-mount.js'), directory, ...flags], {
       env,
@@ -264,11 +264,11 @@ export class Ground {
     return path;
   }
 
-  /** How many complete files the server has below `path` of the briefcase, asked over HTTP. */
+  /** The number of complete files on the server below `path` of the briefcase, requested over HTTP. */
   async serverFiles(path) {
     await this.#rcloneConfig();
     const ask = async (url) => (await fetch(url, { headers: { authorization: String(this.token) } })).text();
-    // A kept connection may have been closed while this process slept: once more on a new one.
+    // A kept connection may have been closed meanwhile: one retry on a new one.
     const get = (url) => ask(url).catch(() => ask(url));
     const list = async (folder) => {
       const pages = [];
@@ -296,7 +296,7 @@ export class Ground {
     return count(at);
   }
 
-  /** Where the bytes of a file at the top are, and what to say. */
+  /** URL and authorization for the bytes of a top-level file. */
   async dataOf(name) {
     await this.#rcloneConfig();
     const headers = { authorization: String(this.token) };
@@ -307,7 +307,7 @@ export class Ground {
     return { url: `${url}/data`, authorization: this.token };
   }
 
-  /** A file that is made on the server for another client to fill: where its bytes are put, and what to say. */
+  /** Creates an empty file for another client to fill. @returns URL and authorization for its bytes */
   async emptyFile(name) {
     await this.#rcloneConfig();
     const headers = { authorization: String(this.token), 'content-type': 'application/xml' };
@@ -324,13 +324,13 @@ export class Ground {
       spawnSync('sleep', ['0.05']);
   }
 
-  /** Unmounts one of ours, and waits until its process is gone. */
+  /** Unmounts one of our mounts, and waits for the end of its process. */
   end(mount) {
     this.unmount(mount.directory);
     if (!hasEnded(mount, 60_000)) throw new Error(`process ${mount.pid} does not end, it had ${mount.directory}`);
   }
 
-  /** Unmounts ours or rclone's, and removes what it has kept: the next one finds the disk as this one did. */
+  /** Unmounts a mount and removes its files, so that the next one finds the disk in the same state. */
   async discard(mount) {
     if (mount.child === undefined) this.end(mount);
     else {
@@ -340,7 +340,7 @@ export class Ground {
     rmSync(mount.kept, { recursive: true, force: true });
   }
 
-  /** Ends everything: mounts first, the server after their processes (one that still pushes is not waited for long). */
+  /** Ends everything: the mounts first, then the server. It does not wait long for a mount that still pushes. */
   async clear() {
     const mounts = readFileSync('/proc/mounts', 'utf8');
     const left = this.#mounts.filter((directory) => mounts.includes(` ${directory} `));

@@ -1,4 +1,4 @@
-// Looks at the names f0, f1, ... of each directory in turn, each a millisecond after the other, for so long; a process of its own.
+// Calls stat(2) on the names f0, f1, … of each directory in turn, one per millisecond, for the given time. A separate process.
 //   node looks.mjs MILLISECONDS NAMES DIRECTORY...      prints one line of JSON: for each directory { p50, p99 }, milliseconds
 import { statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// libfuse's example, which passes a directory on and does nothing else: the least that a mount in user space costs.
+// The passthrough example of libfuse: the lower bound of the costs of a mount in user space.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,5 +1,5 @@
-// A tree that a mount knows, written straight into its store with the project's own writer, as listings would have left it: clean, on the
-// service too, its folders listed just now. Under `--dir-ttl 24h` the service, which has nothing of it, is not asked.
+// Writes a known tree directly into the store of a mount, in the state that listings would leave: clean, on the
+// service too, with fresh listings. With `--dir-ttl 24h` the mount sends no request for it, so the service need not have it.
 //   const { seconds } = plant(store, [['top', 2], ['file', 99]])     of a mount that has ended: top-0/file-0 to top-1/file-98
 import { fileURLToPath } from 'node:url';
 import { built } from '../built.mjs';
