@@ -1,6 +1,6 @@
 // The program as the Debian package contains it: the files of the npm package, its dependencies in the versions of the lock file, and Node.
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { placeNode } from './bundled-node.mjs';
@@ -68,6 +68,9 @@ export function placeProgram(npmPackage, directory, { architecture, version, cac
     { program: join(directory, 'bin/node'), licence: join(directory, 'bin/node.LICENSE') },
     cache,
   );
+  const addon = `native-deps/fuse-kernel/prebuilds/linux-${architecture}/fuse-kernel.node`;
+  if (!existsSync(join(directory, addon)))
+    throw new Error(`the npm package has no ${addon}: the compiler for it is missing`);
   const licences = licenceTexts(directory);
   rmSync(join(directory, 'bin/node.LICENSE'));
   const paths = filesOf(directory);
