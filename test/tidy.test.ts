@@ -120,7 +120,6 @@ const STILL_TO_REWORD: readonly string[] = [
   'src/sync/upload-session.ts',
   'src/sync/waits.ts',
   'src/transfer/arriving-marks.ts',
-  'src/transfer/connectivity.ts',
   'src/transfer/landing.ts',
   'src/transfer/rate-limit.ts',
   'src/transfer/transfer-queue.ts',

@@ -56,10 +56,12 @@ export interface LocalFiles {
 }
 
 export interface ConnectionStatus {
-  /** `sign-in-needed`: the service is reachable but refuses the refresh token or the keys. */
-  readonly state: 'online' | 'offline' | 'sign-in-needed';
+  /**
+   * `connecting`: no request of this mount has ended yet. `sign-in-needed`: the service is reachable, but refuses the refresh token or the keys.
+   */
+  readonly state: 'connecting' | 'online' | 'offline' | 'sign-in-needed';
   readonly sinceMs: number;
-  /** The cause, in a few words; null while online. */
+  /** The cause, in a few words; null while online or connecting. */
   readonly reason: string | null;
 }
 

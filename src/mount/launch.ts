@@ -6,8 +6,9 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
 import { openLog } from '../base/log-file.ts';
+import type { ConnectionStatus } from '../control/status-model.ts';
 import { exitCode } from './exit-codes.ts';
-import { type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
+import { type MountAnswer, type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
 
 /** Variables of the service manager (sd_notify(3)): they are for the launcher and for no process that it starts. */
 const MANAGER_VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'];
@@ -21,6 +22,8 @@ const READY_MS_MAX = 60_000;
 /** A process that has mounted. */
 export interface LaunchedMount {
   readonly pid: number;
+  /** Whether the service was reachable when the mount began. */
+  readonly connection: ConnectionStatus;
   /** Its exit code; 128 + number when a signal ended it. */
   readonly ended: Promise<number>;
   /** Passes a signal on. */
@@ -71,13 +74,15 @@ export async function launchMount(
   // The spawn failed: `ended` rejects with the reason and must be awaited. Without free descriptors there is no stdio.
   if (child.pid === undefined) await ended;
   const answers = child.stdio[READY_FD] as Readable;
+  let connection: ConnectionStatus;
   try {
-    await readyOf(answers, ended, request, child);
+    ({ connection } = await readyOf(answers, ended, request, child));
   } finally {
     answers.destroy();
   }
   return {
     pid: child.pid ?? 0,
+    connection,
     ended,
     signal: (signal) => {
       child.kill(signal);
@@ -91,7 +96,7 @@ async function readyOf(
   ended: Promise<number>,
   request: MountRequest,
   child: ChildProcess,
-): Promise<void> {
+): Promise<Extract<MountAnswer, { ready: true }>> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => {
@@ -106,7 +111,7 @@ async function readyOf(
   });
   try {
     const answer = await Promise.race([firstAnswer(answers), late]);
-    if (answer?.ready) return;
+    if (answer?.ready) return answer;
     if (answer !== null) throw new UsageError(answer.error, answer.exitCode);
     const code = await ended;
     throw new UsageError(

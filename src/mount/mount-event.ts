@@ -1,9 +1,15 @@
 import { formatBytes, formatDuration } from '../config/units.ts';
-import { HELD_NODES_MAX, type HeldRemoval } from '../control/status-model.ts';
+import { type ConnectionStatus, HELD_NODES_MAX, type HeldRemoval } from '../control/status-model.ts';
 
 /** What a person in front of a mount wants to know: each is printed as one line. Paths are relative to the mount's root. */
 export type MountEvent =
-  | { readonly type: 'mounted'; readonly directory: string; readonly account: string; readonly pending: number }
+  | {
+      readonly type: 'mounted';
+      readonly directory: string;
+      readonly account: string;
+      readonly pending: number;
+      readonly connection: ConnectionStatus;
+    }
   | { readonly type: 'uploaded'; readonly path: string; readonly version: number | null; readonly sizeBytes: number }
   | { readonly type: 'fetched'; readonly path: string; readonly sizeBytes: number }
   | { readonly type: 'folder-created'; readonly path: string }
@@ -23,9 +29,10 @@ export type MountEvent =
 export function eventLine(event: MountEvent): string {
   switch (event.type) {
     case 'mounted': {
-      const queued =
-        event.pending > 0 ? `; ${changes(event.pending)} from before ${verb(event.pending)} pushed now` : '';
-      return `mounted ${visible(event.account)} at ${visible(event.directory)}${queued}`;
+      const { pending, connection } = event;
+      const what = connection.state === 'online' ? `${verb(pending)} pushed now` : pending === 1 ? 'waits' : 'wait';
+      const queued = pending > 0 ? `; ${changes(pending)} from before ${what}` : '';
+      return `mounted ${visible(event.account)} at ${visible(event.directory)}${connectionNote(connection)}${queued}`;
     }
     case 'uploaded': {
       const version = event.version === null ? '' : `version ${event.version}, `;
@@ -69,6 +76,22 @@ export function eventLine(event: MountEvent): string {
     }
     default:
       return event satisfies never;
+  }
+}
+
+/** What a person should know of the connection when a mount begins: `''` while it is online, otherwise ` (…)`. */
+export function connectionNote({ state, reason }: ConnectionStatus): string {
+  switch (state) {
+    case 'online':
+      return '';
+    case 'connecting':
+      return ' (the service has not answered yet)';
+    case 'offline':
+      return ` (offline${reason === null ? '' : `: ${visible(reason)}`})`;
+    case 'sign-in-needed':
+      return ' (sign in again: run cfs login URL)';
+    default:
+      return state satisfies never;
   }
 }
 

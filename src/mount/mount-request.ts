@@ -1,6 +1,7 @@
 import { closeSync, writeSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
+import type { ConnectionStatus } from '../control/status-model.ts';
 import type { DashOOptions } from './dash-o-options.ts';
 
 /**
@@ -33,7 +34,7 @@ export interface MountRequest {
 
 /** The one answer of the mounting process. Ready is said after the kernel has answered a request through the mount. */
 export type MountAnswer =
-  | { readonly ready: true; readonly directory: string; readonly pid: number }
+  | { readonly ready: true; readonly directory: string; readonly pid: number; readonly connection: ConnectionStatus }
   | { readonly ready: false; readonly error: string; readonly exitCode: number };
 
 const REQUEST_VARIABLE = 'CFS_MOUNT_REQUEST';

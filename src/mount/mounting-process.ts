@@ -55,7 +55,8 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
     const route = routeTo(account.origin, { env, options: request.options, known: account });
     const mounting = new MountingProcess(request, account, route, log);
     await mounting.start();
-    answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid });
+    const { connection } = mounting;
+    answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid, connection });
     return await mounting.ended;
   } catch (error) {
     log.error({ err: error }, 'mount failed');
@@ -94,6 +95,7 @@ class MountingProcess {
   readonly #signIns: SignInWatch;
   readonly #quota: QuotaWatch;
   #connection: ConnectionStatus;
+  #isMounted = false;
 
   constructor(request: MountRequest, account: Account, route: ServiceRoute, log: Logger) {
     this.#request = request;
@@ -105,7 +107,7 @@ class MountingProcess {
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
-    this.#connection = { state: 'online', sinceMs: this.#startedMs, reason: null };
+    this.#connection = { state: 'connecting', sinceMs: this.#startedMs, reason: null };
     this.#service = openService({
       baseUrl: account.origin,
       keys: account,
@@ -131,7 +133,7 @@ class MountingProcess {
       },
     });
     this.#quota = new QuotaWatch({
-      question: async () => (await service.user(AbortSignal.timeout(30_000))).quota,
+      question: async () => (await this.#user()).quota,
       onQuota: ({ limitBytes, usedBytes }) => this.#mount.quota(limitBytes, usedBytes),
       clock: systemClock,
       log,
@@ -150,7 +152,7 @@ class MountingProcess {
         downBytesPerSecond: options.downLimitBytes,
       },
     });
-    this.#transfer.connectivity.onChange(({ online }) => this.#connectionChanged(online));
+    this.#transfer.connectivity.onChange(({ online }) => this.#connectionChanged(online === true));
 
     const start: WorkerStart = {
       request: { ...request, options },
@@ -242,8 +244,10 @@ class MountingProcess {
     if (!hasRoot) {
       const signal = AbortSignal.timeout(30_000);
       const whole = this.#request.options.root === 'account' ? this.#service.wholeAccount : null;
-      await this.#mount.createRoot(whole === null ? (await this.#service.user(signal)).home : await whole.top(signal));
+      await this.#mount.createRoot(whole === null ? (await this.#user()).home : await whole.top(signal));
     }
+    const asked = this.#quota.ask();
+    const late = systemClock.sleep(FIRST_ANSWER_MS_MAX);
     await this.#control.listen();
     try {
       this.#watch.mounted(await this.#mount.mount());
@@ -255,13 +259,21 @@ class MountingProcess {
       process.on(signal, () => void this.#interrupted(signal));
     if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
     const { queue } = await this.#mount.metrics(); // not `status`, which searches the whole store for local-only files
+    await Promise.race([asked, late]);
+    if (this.#hasFinished) return; // unmounted meanwhile
+    this.#isMounted = true;
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
       account: this.#account.username,
       pending: queue.pending,
+      connection: this.connection,
     });
-    void this.#quota.ask();
+  }
+
+  /** The first request of a start: its end also shows whether the service is reachable. */
+  #user(): ReturnType<RemoteService['user']> {
+    return this.#transfer.connectivity.watched(() => this.#service.user(AbortSignal.timeout(30_000)));
   }
 
   #event(event: MountEvent): void {
@@ -344,7 +356,7 @@ class MountingProcess {
 
   #connectionChanged(online: boolean): void {
     const was = this.#connection;
-    if (online === (was.state === 'online')) return;
+    if (was.state === (online ? 'online' : 'offline') || (!online && was.state === 'sign-in-needed')) return;
     if (online && this.#service.signInRequired) {
       this.#signInRequired();
       return;
@@ -352,17 +364,16 @@ class MountingProcess {
     const nowMs = systemClock.nowMs();
     const reason = online ? null : outageReason(this.#transfer.connectivity.state.failure, this.#route);
     this.#connection = { state: online ? 'online' : 'offline', sinceMs: nowMs, reason };
-    if (online) {
-      this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
-      void this.#mount.reachable().catch(() => {});
-    } else {
-      this.#event({ type: 'offline', reason: reason ?? '' });
-      void this.#mount.unreachable().catch(() => {});
-    }
+    if (online) void this.#mount.reachable().catch(() => {});
+    else void this.#mount.unreachable().catch(() => {});
+    // The event of the mount shows the first state.
+    if (!this.#isMounted || (online && was.state === 'connecting')) return;
+    if (online) this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
+    else this.#event({ type: 'offline', reason: reason ?? '' });
   }
 
   /** A later failure may be more specific than the first one of the outage. */
-  #shownConnection(): ConnectionStatus {
+  get connection(): ConnectionStatus {
     if (this.#connection.state !== 'offline') return this.#connection;
     return { ...this.#connection, reason: outageReason(this.#transfer.connectivity.state.failure, this.#route) };
   }
@@ -373,7 +384,7 @@ class MountingProcess {
         .stats()
         .running.reduce((bytes, { kind, bytesDone }) => bytes + (kind === 'upload' ? bytesDone : 0), 0);
     const waitsFor = (): string | null => {
-      const { state, reason } = this.#shownConnection();
+      const { state, reason } = this.connection;
       return state === 'sign-in-needed' ? `${reason} (cfs login URL cures that)` : reason;
     };
     return withProgress(
@@ -398,7 +409,7 @@ class MountingProcess {
     const { queue, ...counted } = await this.#mount.metrics();
     return {
       uptimeMs: systemClock.nowMs() - this.#startedMs,
-      isOnline: online,
+      isOnline: online === true,
       ...counted,
       bytes: { fetched: bytesDownloaded, pushed: bytesUploaded },
       requests: this.#service.requestCounts,
@@ -421,7 +432,7 @@ class MountingProcess {
       storeLayout: SCHEMA_VERSION,
       startedMs: this.#startedMs,
       phase: this.#phase,
-      connection: this.#shownConnection(),
+      connection: this.connection,
       pending: worker.pending,
       parked: worker.parked,
       local: worker.local,
@@ -450,6 +461,8 @@ function shownTransfer(transfer: TransferState, path: string | null): Status['tr
   };
 }
 
+/** Longest delay of the first message of a mount, so that it can say whether the service is reachable: longer than three refused retries. */
+const FIRST_ANSWER_MS_MAX = 3_000;
 const PIN_PROGRESS_MS = 200;
 /**
  * Bytes of bytecode after which V8 optimises a function, in both threads: four times the default. With the default, TurboFan compiles a

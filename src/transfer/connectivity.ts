@@ -6,41 +6,42 @@ import { StrangeNetworkError } from '../remote/strange-network.ts';
 
 /** Whether the service can be reached, as of the last request. */
 export interface ConnectivityState {
-  readonly online: boolean;
-  /** When the service last answered anything, by the wall; null while it has not. */
+  /** Null: not known, because no request has ended yet. */
+  readonly online: boolean | null;
+  /** When the service last answered any request (wall, ms); null before the first answer. */
   readonly lastAnswerMs: number | null;
-  /** Since when no request got through, by the wall; null while online. */
+  /** Start of the outage (wall, ms); null while there is none. */
   readonly offlineSinceMs: number | null;
-  /** How the last request failed; null while online. */
+  /** The failure of the last request; null while there is no outage. */
   readonly failure: TransportError | null;
 }
 
-/** A service that answers nobody for so long is taken to be away, though nothing has failed yet: a server that hangs. */
+/** A service that answers no request for this long counts as unreachable before any request has failed: the server hangs. */
 const SILENCE_MS_MAX = 8_000;
-/** The request with a known answer is sent at most so often, for what can wait. */
+/** Shortest interval of probes, except urgent ones. */
 const PROBE_EVERY_MS = 10_000;
 
 /**
- * Watches requests end: any answer, also a refusal, means that the service is there. Until the first request ended it is
- * taken to be there.
+ * Detects from the end of each request whether the service is reachable: any answer, also a refusal, means that it is. `ServiceHealth` of the
+ * Worker learns each change through the port.
  *
- * A refusal need not be the service's: a proxy, a gateway or a hotel refuses everything. Before one is believed that only a person can undo,
- * `confirmed` demands an answer that only the service gives. Without it the network counts as down until some request succeeds, and
- * refusals count as no answer.
+ * A refusal may come from a proxy, a gateway or a captive portal that refuses every request. Before a refusal has an effect that only a person
+ * can undo, `confirmed` requires the answer to a probe. Without it the network counts as down until a request succeeds, and refusals count as
+ * no answer.
  */
 export class Connectivity {
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #probe: (signal: AbortSignal) => Promise<unknown>;
   readonly #listeners = new Set<(state: ConnectivityState) => void>();
-  /** When the service was last heard of, by `elapsedMs`. */
+  /** When the last byte or answer arrived, by `elapsedMs`. */
   #heardMs = Number.NEGATIVE_INFINITY;
-  #state: ConnectivityState = { online: true, lastAnswerMs: null, offlineSinceMs: null, failure: null };
-  /** Why refusals count as no answer; null while they are the service's. */
+  #state: ConnectivityState = { online: null, lastAnswerMs: null, offlineSinceMs: null, failure: null };
+  /** Why refusals count as no answer; null while they come from the service. */
   #foreign: TransportError | null = null;
-  /** Those who wait until the service has answered a request that was sent after they asked. */
+  /** Callers that wait for an answer to a request that was sent after their call. */
   #doubts: Doubt[] = [];
-  /** What ends the wait for the next probe; null while none is due. */
+  /** Cancels the timer of the next probe; null while there is none. */
   #cancelProbe: (() => void) | null = null;
   #isProbing = false;
   /** When the last probe was sent, by `elapsedMs`. */
@@ -57,19 +58,19 @@ export class Connectivity {
     return this.#state;
   }
 
-  /** Calls back at every change between online and offline; returns what ends it. */
+  /** Calls back at every change of `online`; returns a function that ends it. */
   onChange(listener: (state: ConnectivityState) => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
   /**
-   * Runs a request and takes note of how it ended.
+   * Runs a request and records how it ended.
    *
-   * @param kind of a small document, one that takes long without any other being answered says that the service hangs; of data
-   * it says nothing
+   * @param kind a `document` without an answer for `SILENCE_MS_MAX`, while no other request is answered, means that the service hangs; a slow
+   * transfer of `data` means nothing
    * @param request resolves with null for what the service does not have
-   * @throws what the request throws · TransportError for a refusal while everything is refused
+   * @throws the request's error · TransportError for a refusal while every request is refused
    */
   async watched<T>(request: () => Promise<T>, kind: 'document' | 'data' = 'document'): Promise<T> {
     const begunMs = this.#clock.elapsedMs();
@@ -92,11 +93,11 @@ export class Connectivity {
   }
 
   /**
-   * Resolves once the service has answered a request that was sent after this call: another's, or one with a known answer that is sent for this.
+   * Resolves once the service has answered a request that was sent after this call: any request, or a probe.
    *
-   * @param urgency what can wait shares one such request in `PROBE_EVERY_MS`
-   * @throws TransportError when that request is refused too, or gets no answer: who refused is not the service, or not known · SignInError ·
-   * the signal's reason
+   * @param urgency callers that can wait share one probe in `PROBE_EVERY_MS`
+   * @throws TransportError when the probe is refused too, or gets no answer: the origin of the refusal is not the service, or not known ·
+   * SignInError · the signal's reason
    */
   confirmed(urgency: 'now' | 'can wait', signal: AbortSignal): Promise<void> {
     const sinceMs = this.#clock.elapsedMs();
@@ -107,20 +108,20 @@ export class Connectivity {
     return unlessAborted(doubt, signal);
   }
 
-  /** @throws TransportError for a refusal while everything is refused */
+  /** @throws TransportError for a refusal while every request is refused */
   #mustBeOurs(): void {
     if (this.#foreign === null) return;
-    // The network may be well again, and this the service's own word: found out for the next one.
+    // The network may have recovered, and this may be the service's refusal: the next request will know.
     this.confirmed('can wait', NEVER).catch(() => {});
     throw this.#foreign;
   }
 
-  /** Bytes arrived: the service is there, whatever else takes its time. */
+  /** Bytes arrived: the service is reachable, even if other requests are slow. */
   heard(): void {
     this.#heardMs = this.#clock.elapsedMs();
   }
 
-  /** @returns what ends it */
+  /** Starts the silence limit of a document. @returns a function that ends it */
   #listen(): () => void {
     let cancel = () => {};
     const again = (sinceMs: number): void => {
@@ -135,15 +136,15 @@ export class Connectivity {
 
   #answered(): void {
     this.heard();
-    const wasOffline = !this.#state.online;
+    const { online } = this.#state;
     this.#state = { online: true, lastAnswerMs: this.#clock.nowMs(), offlineSinceMs: null, failure: null };
-    if (!wasOffline) return;
-    this.#log.info('the service answers again');
+    if (online === true) return;
+    if (online === false) this.#log.info('the service answers again');
     this.#tell();
   }
 
   #unanswered(error: TransportError): void {
-    if (!this.#state.online) {
+    if (this.#state.online === false) {
       this.#state = { ...this.#state, failure: error };
       return;
     }
@@ -183,7 +184,7 @@ export class Connectivity {
     this.#cancelProbe = null;
     this.#isProbing = true;
     this.#probedMs = this.#clock.elapsedMs();
-    // A success says nothing of those who begin to doubt while it is under way; a failure does.
+    // A success is no answer for calls that arrive during the probe; a failure is one.
     const doubts = this.#doubts.splice(0);
     try {
       await this.#probe(NEVER);
@@ -205,7 +206,7 @@ export class Connectivity {
       return error;
     }
     const why = error instanceof Error ? error.message : String(error);
-    // Out of order for the moment: who refused before is not known.
+    // Temporarily out of order: the origin of the earlier refusal is not known.
     if (!isRefusal(error)) return new TransportError(`the service could not be asked: ${why}`, { cause: error });
     this.#foreign = new StrangeNetworkError(why, 'every request is refused here, and not by the service', {
       cause: error,
@@ -222,12 +223,12 @@ interface Doubt {
   readonly reject: (error: Error) => void;
 }
 
-/** An answer that is no, or none that the service gives. */
+/** A refusal, or an answer that the service does not give. */
 function isRefusal(error: unknown): boolean {
   return (error instanceof ApiError && !isPassing(error)) || error instanceof ProtocolError;
 }
 
-/** Failures that an answer of the service brought; an abort or a full disk says nothing about the service. */
+/** Failures that contain an answer. An abort or a full disk proves nothing about the service. */
 const ANSWERS: ReadonlySet<string> = new Set(['ApiError', 'ProtocolError', 'SignInError']);
-/** A probe is for all who wait: none of them ends it. It has the deadlines of a document. */
+/** A probe serves all callers: none of them aborts it. It has the deadlines of a document. */
 const NEVER = new AbortController().signal;

@@ -322,6 +322,28 @@ test('a cfs umount that waits for an unreachable service is ended by --now or by
   }
 });
 
+test('a mount that begins while the service does not answer says so, and its status is never online', async () => {
+  const own = await ReferenceServer.start();
+  const mount = await MountFixture.start({ server: own });
+  try {
+    await mount.unmount();
+    await own.kill9();
+
+    const { code, stdout } = await cfsMount(mount, [mount.directory]);
+
+    expect(code).toBe(0);
+    expect(stdout).toMatch(
+      /^mounted \S+ at \S+ \((offline: the service does not answer|the service has not answered yet)\)\n$/,
+    );
+    expect((await statusOf(mount)).connection.state).toMatch(/^(offline|connecting)$/);
+    await expect.poll(async () => (await statusOf(mount)).connection.state, { timeout: 30_000 }).toBe('offline');
+    await mount.cfs(['umount', '--now']);
+  } finally {
+    await mount.dispose();
+    await own.dispose();
+  }
+});
+
 test('in the foreground it prints a line per event, passes the signal on, and ends with 0', async () => {
   await withMount([], async (mount) => {
     await mount.unmount();

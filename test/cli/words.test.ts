@@ -12,7 +12,7 @@ import { programVersion } from '../../src/base/program-version.ts';
 import { progressText } from '../../src/cli/commands/progress-line.ts';
 import { statusText } from '../../src/cli/commands/status.ts';
 import { NoMountError } from '../../src/control/client.ts';
-import type { Status } from '../../src/control/status-model.ts';
+import type { ConnectionStatus, Status } from '../../src/control/status-model.ts';
 import { EXIT_CODES, exitCode } from '../../src/mount/exit-codes.ts';
 import { failureOf } from '../../src/mount/failure.ts';
 import { eventLine, type MountEvent } from '../../src/mount/mount-event.ts';
@@ -25,12 +25,19 @@ import {
 import type { AccountState } from '../../src/mount/running-mounts.ts';
 import { textOf } from '../imports.ts';
 
+function mounted(pending: number, state: ConnectionStatus['state'], reason: string | null): MountEvent {
+  return { type: 'mounted', directory: '/c', account: 'ann', pending, connection: { state, sinceMs: 0, reason } };
+}
+
 describe('events', () => {
   test.each<[MountEvent, string]>([
-    [{ type: 'mounted', directory: '/c', account: 'ann', pending: 0 }, 'mounted ann at /c'],
+    [mounted(0, 'online', null), 'mounted ann at /c'],
+    [mounted(2, 'online', null), 'mounted ann at /c; 2 changes from before are pushed now'],
+    [mounted(0, 'connecting', null), 'mounted ann at /c (the service has not answered yet)'],
+    [mounted(0, 'offline', 'the service does not answer'), 'mounted ann at /c (offline: the service does not answer)'],
     [
-      { type: 'mounted', directory: '/c', account: 'ann', pending: 2 },
-      'mounted ann at /c; 2 changes from before are pushed now',
+      mounted(2, 'sign-in-needed', 'the service refuses the saved sign-in'),
+      'mounted ann at /c (sign in again: run cfs login URL); 2 changes from before wait',
     ],
     [
       { type: 'uploaded', path: 'report.txt', version: 4, sizeBytes: 12 * 1024 },

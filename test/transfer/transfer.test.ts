@@ -496,10 +496,10 @@ describe('transfers at once', () => {
 describe('whether the service can be reached', () => {
   const ask = () => transfer.listings.resource(server.url('/folder/:sc:1:1') as ResourceUrl, 'folder', signal);
 
-  test('is known from how requests end, and told when it changes', async () => {
-    const told: boolean[] = [];
+  test('is not known before the first request has ended; listeners learn each change', async () => {
+    const told: (boolean | null)[] = [];
     transfer.connectivity.onChange(({ online }) => told.push(online));
-    expect(transfer.stats()).toMatchObject({ online: true, lastAnswerMs: null, offlineSinceMs: null });
+    expect(transfer.stats()).toMatchObject({ online: null, lastAnswerMs: null, offlineSinceMs: null });
 
     server.steps = [reply(403)];
     await ask().catch(() => {});
@@ -512,7 +512,7 @@ describe('whether the service can be reached', () => {
     await ask();
 
     expect(transfer.stats()).toMatchObject({ online: true, offlineSinceMs: null });
-    expect(told).toEqual([false, true]);
+    expect(told).toEqual([true, false, true]);
   });
 
   /** [S-network-2] */
@@ -641,7 +641,7 @@ describe('whether the service can be reached', () => {
     manual.advance(6_000);
     connectivity.heard(); // bytes of a download arrive: it is a slow line, not a dead one
     manual.advance(6_000);
-    expect(connectivity.state.online).toBe(true);
+    expect(connectivity.state.online).toBeNull();
     manual.advance(4_000);
     expect(connectivity.state).toMatchObject({ online: false, offlineSinceMs: manual.nowMs() - 2_000 });
 
@@ -668,7 +668,7 @@ describe('whether the service can be reached', () => {
     const gone = AbortSignal.abort(new DOMException('enough', 'AbortError'));
     await transfer.listings.listPage(fileUrl(), 0, gone).catch(() => {});
 
-    expect(transfer.stats().online).toBe(true);
+    expect(transfer.stats().online).toBeNull();
   });
 });
 

@@ -198,6 +198,8 @@ function details(status: Status, nowMs: number): string[] {
 function connectionText({ connection }: Status, nowMs: number): string {
   const since = `for ${formatDuration(Math.max(0, nowMs - connection.sinceMs))}`;
   switch (connection.state) {
+    case 'connecting':
+      return `connecting ${since}`;
     case 'online':
       return `online ${since}`;
     case 'offline':

@@ -10,7 +10,7 @@ import { chooseAccount } from '../../mount/account-file.ts';
 import { type DashOOptions, NO_DASH_O_OPTIONS } from '../../mount/dash-o-options.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { launchMount } from '../../mount/launch.ts';
-import { visible } from '../../mount/mount-event.ts';
+import { connectionNote, visible } from '../../mount/mount-event.ts';
 import { checkFuse, checkMountPoint, checkNothingNeededBelow, mountAt } from '../../mount/mount-point.ts';
 import type { MountRequest } from '../../mount/mount-request.ts';
 import { statusOf } from '../../mount/running-mounts.ts';
@@ -49,13 +49,15 @@ export async function mountCommand(
   const manager = ServiceManager.of(deps.env);
   const signals = new SignalRelay(() => manager?.stopping(`unmounting ${where}`));
   let stopSigns = (): void => {};
+  let note: string;
   try {
     const toJournal = flags.foreground && isJournal(deps.env.JOURNAL_STREAM);
     const request = mountRequest({ ...deps, toJournal }, { ...flags, directory, account: name });
     const mount = await launchMount(request, { env: deps.env, program: deps.program });
     // In the background the mounting process is the service from now on, and this one ends.
     const isBackground = !flags.foreground && !signals.interrupted;
-    manager?.ready(`mounted ${visible(account.username)} at ${where}`, isBackground ? mount.pid : null);
+    note = connectionNote(mount.connection);
+    manager?.ready(`mounted ${visible(account.username)} at ${where}${note}`, isBackground ? mount.pid : null);
     if (!isBackground) {
       if (manager !== null) stopSigns = giveSigns(manager, request.socketPath);
       return await signals.passTo(mount);
@@ -65,7 +67,7 @@ export async function mountCommand(
     stopSigns();
     signals.dispose();
   }
-  deps.print(`mounted ${visible(account.username)} at ${visible(directory)}\n`);
+  deps.print(`mounted ${visible(account.username)} at ${where}${note}\n`);
   return exitCode('ok');
 }
 
