@@ -1,5 +1,9 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { systemKind, whyUnsupported } from '../../src/base/supported-system.ts';
+import { missingFile, testUnless } from '../harness/requirement.ts';
+import { PROJECT } from '../imports.ts';
 
 test('this system is supported, or the tests would not run', () => {
   expect(whyUnsupported(systemKind())).toBeNull();
@@ -21,4 +25,14 @@ test.each([
   ['riscv64', '2.40', 'architecture', 'processors of the kind riscv64 are not supported'],
 ])('%s with glibc %s is not supported', (architecture, glibc, what, sentence) => {
   expect(whyUnsupported({ architecture, glibc })).toEqual({ what, sentence });
+});
+
+/** LMDB's build sets the minimum. That of our addon, which this machine may have built, is checked before a release (`publishable.mjs`). */
+const LMDB = join(PROJECT, `node_modules/@lmdb/lmdb-linux-${process.arch}/node.napi.glibc.node`);
+testUnless(missingFile(LMDB))('the minimum of glibc is that of the build of LMDB', async () => {
+  const { newestGlibc } = await import(new URL('../../scripts/package/publishable.mjs', import.meta.url).href);
+  const minor: number = newestGlibc(readFileSync(LMDB));
+
+  expect(whyUnsupported({ architecture: 'x64', glibc: `2.${minor}` })).toBeNull();
+  expect(whyUnsupported({ architecture: 'x64', glibc: `2.${minor - 1}` })).not.toBeNull();
 });

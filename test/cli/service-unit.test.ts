@@ -124,6 +124,15 @@ testUnless(missingPrograms('systemd-analyze'))('systemd-analyze finds nothing to
 
     expect(stderr.split('\n').filter((line) => line.includes('cfs-mount-home'))).toEqual([]);
     expect(status).toBe(0);
+    const system = join(directory, 'cfs-mount-system@.service');
+    writeFileSync(
+      system,
+      packagedUnit('system')
+        .replace('=/usr/bin/cfs-mount ', '=/bin/sh ')
+        .replace(/^Documentation=.*\n/m, ''),
+    );
+    const verified = spawnSync('systemd-analyze', ['verify', system.replace('@', '@root')], { encoding: 'utf8' });
+    expect(verified.stderr.split('\n').filter((line) => line.includes('cfs-mount-system'))).toEqual([]);
   } finally {
     rmSync(directory, { recursive: true });
   }
