@@ -15,6 +15,9 @@ export interface LineLimits {
 export class Lines {
   readonly #limits: LineLimits;
   readonly #open = new Map<Socket, Line>();
+  /** Lines by address and port of the peer. */
+  readonly #byPeer = new Map<string, Line>();
+  readonly #secure = new WeakMap<Socket, Line>();
   /** Connections without a valid token by network, the oldest first. */
   readonly #strangers = new Map<string, Set<Line>>();
   readonly #accounts = new Map<string, number>();
@@ -25,6 +28,13 @@ export class Lines {
   constructor(http: Server, limits: LineLimits) {
     this.#limits = limits;
     http.on('connection', (socket: Socket) => this.#opened(socket));
+    // Requests over TLS name another object than the connection below it.
+    http.on('secureConnection', (socket: Socket) => {
+      const line = this.#byPeer.get(peerOf(socket));
+      if (line === undefined) return;
+      line.carry(socket);
+      this.#secure.set(socket, line);
+    });
   }
 
   get open(): Iterable<Socket> {
@@ -48,12 +58,13 @@ export class Lines {
 
   /** The connection of a request. */
   of(socket: Socket): Line {
-    return this.#open.get(socket) ?? new Line(socket, '', this.#waiting);
+    return this.#open.get(socket) ?? this.#secure.get(socket) ?? new Line(socket, '', this.#waiting);
   }
 
   /** A request with a valid token came on this connection. @returns false if the account has too many connections */
   belongs(line: Line, uid: string): boolean {
-    if (line.account === uid || line.isProxy) return true;
+    // A connection that has closed is no longer counted.
+    if (line.account === uid || line.isProxy || this.#byPeer.get(line.peer) !== line) return true;
     const lines = this.#accounts.get(uid) ?? 0;
     if (lines >= this.#shareMax) return false;
     this.#leave(line);
@@ -68,14 +79,14 @@ export class Lines {
 
   #opened(socket: Socket): void {
     socket.setNoDelay(true);
-    // Each queued pipelined response adds a close listener (Exchange), as many as may wait.
-    socket.setMaxListeners(0);
     const address = socket.remoteAddress ?? '';
     const line = new Line(socket, networkOf(address), this.#waiting);
     line.isProxy = this.#limits.trustedProxies.has(address);
     this.#open.set(socket, line);
+    this.#byPeer.set(line.peer, line);
     socket.on('close', () => {
       this.#open.delete(socket);
+      if (this.#byPeer.get(line.peer) === line) this.#byPeer.delete(line.peer);
       this.#bytesOfClosed += socket.bytesRead;
       this.#leave(line);
       line.closed();
@@ -116,22 +127,35 @@ export class Lines {
 export class Line {
   readonly socket: Socket;
   readonly network: string;
+  readonly peer: string;
   /** The account of the last valid token. */
   account: string | null = null;
   /** A trusted proxy: its requests belong to many clients. */
   isProxy = false;
   readonly #allWaiting: { count: number };
   readonly #queue: ((mayRun: boolean) => void)[] = [];
+  /** Where requests are read from: the connection, or TLS above it. */
+  #stream: Socket;
   #isBusy = false;
   #isPaused = false;
 
   constructor(socket: Socket, network: string, allWaiting: { count: number }) {
     this.socket = socket;
     this.network = network;
+    this.peer = peerOf(socket);
     this.#allWaiting = allWaiting;
+    this.#stream = socket;
+    this.carry(socket);
+  }
+
+  /** Requests are read from `stream` from now on. */
+  carry(stream: Socket): void {
+    this.#stream = stream;
+    // Each queued pipelined response adds a close listener (Exchange), as many as may wait.
+    stream.setMaxListeners(0);
     // Reading a body that has arrived resumes the connection.
-    socket.on('resume', () => {
-      if (this.#isPaused) socket.pause();
+    stream.on('resume', () => {
+      if (this.#isPaused && this.#stream === stream) stream.pause();
     });
   }
 
@@ -157,7 +181,7 @@ export class Line {
     this.#allWaiting.count -= 1;
     if (this.#queue.length === 0 && this.#isPaused) {
       this.#isPaused = false;
-      this.socket.resume();
+      this.#stream.resume();
     }
     setImmediate(next, !this.socket.destroyed);
   }
@@ -172,13 +196,17 @@ export class Line {
     this.#allWaiting.count += 1;
     if (this.#isPaused) return;
     this.#isPaused = true;
-    this.socket.pause();
+    this.#stream.pause();
   }
 }
 
 /** Requests that may wait on one connection: more come in one packet only. */
 const WAITING_MAX = 2000;
 const ALL_WAITING_MAX = 20_000;
+
+function peerOf({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress} ${remotePort}`;
+}
 
 function first<T>(set: ReadonlySet<T>): T {
   return set.values().next().value as T;

@@ -1,8 +1,10 @@
+import { execFileSync } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { connect, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { connect as connectTls } from 'node:tls';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { Line } from '../../src/server/lines.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
@@ -55,6 +57,57 @@ test('the requests of one packet are answered in order, and other connections in
   expect(statuses()).toEqual(paths.map((path) => (path === '/nowhere' ? 404 : 200)));
   expect(server.waiting).toBe(0);
 });
+
+test('over TLS, too; an account that opens hundreds of connections one after the other has only the open ones', async () => {
+  const [key, certificate] = [join(directory, 'key.pem'), join(directory, 'cert.pem')];
+  const made = ['req', '-x509', '-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
+  execFileSync('openssl', [...made, '-subj', '/CN=localhost', '-keyout', key, '-out', certificate], {
+    stdio: 'ignore',
+  });
+  const tls = { key: readFileSync(key, 'utf8'), certificate: readFileSync(certificate, 'utf8') };
+  const secure = await ReferenceServer.open({ dataDirectory: join(directory, 'tls'), tls, connectionsMax: 8 });
+  try {
+    const { userId } = await secure.administration.addUser('a@example.com', 'password', { scryptCost: 2 ** 10 });
+    const keys = await secure.administration.addKeyPair('a@example.com');
+    const body =
+      `<authRequest><username>a@example.com</username><password>password</password><accessKeyId>${keys.accessKeyId}` +
+      `</accessKeyId><privateAccessKey>${keys.privateAccessKey}</privateAccessKey></authRequest>`;
+    const post = `POST /authorization HTTP/1.1\r\nHost: x\r\nContent-Length: ${body.length}\r\n\r\n${body}`;
+    const [signIn] = await answers(secure.port, post, 1);
+    const token = /Location: (\S+)/i.exec(signIn as string)?.[1];
+    const get = `GET /user/${userId} HTTP/1.1\r\nHost: x\r\nAuthorization: ${token}\r\n\r\n`;
+
+    for (let nth = 0; nth < 6; nth += 1) {
+      expect((await answers(secure.port, get, 1))[0]).toMatch(/^HTTP\/1.1 200 /);
+      await until(() => secure.connections === 0);
+    }
+    const many = answers(secure.port, get.repeat(300), 300, () => secure.waiting);
+    expect(await many).toEqual(Array.from({ length: 300 }, () => expect.stringMatching(/^HTTP\/1.1 200 /)));
+    expect(mostWaiting).toBeGreaterThan(0);
+  } finally {
+    await secure.close();
+  }
+});
+
+let mostWaiting = 0;
+
+/** The answers to `bytes` on a TLS connection of its own. */
+async function answers(port: number, bytes: string, count: number, waiting = () => 0): Promise<string[]> {
+  const socket = connectTls({ port, host: '127.0.0.1', rejectUnauthorized: false });
+  let said = '';
+  socket
+    .on('error', () => {})
+    .on('data', (data) => {
+      said += data.toString();
+      mostWaiting = Math.max(mostWaiting, waiting());
+    });
+  await once(socket, 'secureConnect');
+  socket.write(bytes);
+  const found = () => said.split(/(?=HTTP\/1\.1 \d{3} )/).filter((text) => text !== '');
+  await until(() => found().length === count);
+  socket.destroy();
+  return found();
+}
 
 test('a connection whose answers are not read gets no further: little waits, and the rest is not read', async () => {
   for (let at = 0; at < 20; at += 1) await user.client.createFolder(user.folder('2'), 'n'.repeat(10_000));
