@@ -49,7 +49,7 @@ export function fileHandlers(service: Service): HandlerTable {
           const { name, mediaType, newest } = await repository.file(caller, endpoint.id);
           return { name, mediaType, ...blobToRead(newest) };
         };
-        await sendFile(service, exchange, look, () => repository.mayReadOn(session, endpoint.id));
+        await sendFile(service, exchange, caller, look, () => repository.mayReadOn(session, endpoint.id));
       },
       PUT: async ({ exchange, endpoint, caller, session }) => {
         const file = await repository.file(caller, endpoint.id, 'write');
@@ -91,7 +91,7 @@ export function fileHandlers(service: Service): HandlerTable {
           const row = await histories.version(file, endpoint.version);
           return { ...blobToRead(row.complete ? row : null), name: file.name };
         };
-        await sendFile(service, exchange, look, () => repository.mayReadOn(session, endpoint.id));
+        await sendFile(service, exchange, caller, look, () => repository.mayReadOn(session, endpoint.id));
       },
       PUT: async ({ exchange, endpoint, caller, session }) => {
         const file = await repository.file(caller, endpoint.id, 'write');
@@ -146,13 +146,17 @@ async function whole({ blobs }: Service, look: () => Promise<Readable>): Promise
 async function sendFile(
   service: Service,
   exchange: Exchange,
+  caller: string,
   look: () => Promise<Readable>,
   mayReadOn: () => Promise<boolean>,
 ): Promise<void> {
   const picture = pictureRequest(exchange.request.headers.accept);
   const file = await whole(service, look);
   if (picture === null) return sendBlob(service, exchange, file, mayReadOn);
-  const jpeg = await service.pictures.scaled(await service.blobs.source(file.blob), file.mediaType, picture);
+  const jpeg = await service.pictures.scaled(await service.blobs.source(file.blob), file.mediaType, picture, {
+    party: caller,
+    isGone: () => exchange.request.socket.destroyed,
+  });
   const headers = { 'Content-Type': 'image/jpeg', 'Content-Length': String(jpeg.byteLength) };
   await exchange.sendData(200, headers, [jpeg]);
 }

@@ -1,7 +1,7 @@
 import type { ImageDocument } from '../protocol/messages.ts';
 import { loadSharp, type Sharp } from './picture-library.ts';
 import { Refusal } from './refusal.ts';
-import { Turns } from './turns.ts';
+import { Turns, type Waiter } from './turns.ts';
 
 /** A requested image size (docs/service.md 6.6), from the Accept header of a data request. */
 export interface PictureRequest {
@@ -34,13 +34,19 @@ export function pictureRequest(accept: string | undefined): PictureRequest | nul
 export class Pictures {
   #sharp: Promise<Sharp | null> | null = null;
   /** A picture takes seconds of processor and hundreds of MiB. */
-  readonly #scaling = new Turns({ atOnceMax: 1, waitingMax: SCALING_WAITING_MAX });
+  readonly #scaling = new Turns({ atOnceMax: 1, waitingMax: SCALING_WAITING_MAX, perPartyMax: SCALING_PER_PARTY_MAX });
 
   /**
    * @param source path or bytes
+   * @param requester accounts take turns
    * @param mediaType the type given at creation: only `image/jpeg` is scaled (docs/service.md 6.6)
    */
-  async scaled(source: string | Uint8Array, mediaType: string, request: PictureRequest): Promise<Uint8Array> {
+  async scaled(
+    source: string | Uint8Array,
+    mediaType: string,
+    request: PictureRequest,
+    requester: Waiter,
+  ): Promise<Uint8Array> {
     const sharp = await this.#library();
     if (sharp === null || !/^image\/jpe?g\b/i.test(mediaType)) throw notAcceptable();
     const { isSquare, quarterTurns, widthMax, heightMax } = request;
@@ -59,7 +65,7 @@ export class Pictures {
         .jpeg()
         .toBuffer();
     try {
-      return await this.#scaling.inTurn(scaled);
+      return await this.#scaling.inTurn(scaled, requester);
     } catch (error) {
       if (error instanceof Refusal) throw error;
       throw new Refusal(406, 'Not acceptable', {}, { cause: error });
@@ -99,7 +105,8 @@ const SIDE_PIXELS_MAX = 10_000;
 const INPUT_PIXELS_MAX = 100_000_000;
 /** Decoding a progressive image takes some 7 bytes per pixel, whatever the size of the result. */
 const SCALED_PIXELS_MAX = 25_000_000;
-const SCALING_WAITING_MAX = 16;
+const SCALING_WAITING_MAX = 64;
+const SCALING_PER_PARTY_MAX = 16;
 
 function parameterOf(part: string): [name: string, value: number] {
   const [, name = '', value = ''] = /^(\w+)\s*=\s*(?:\(\s*)?(\d{1,6})\s*\)?$/.exec(part) ?? [];
