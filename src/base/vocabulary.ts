@@ -9,6 +9,9 @@ export type Inode = Branded<number, 'Inode'>;
 /** Identity of a content in the local store; persisted, never reused. */
 export type ContentId = Branded<number, 'ContentId'>;
 
+/** Identity of an operation that was begun on the service; persisted, never reused. */
+export type IntentId = Branded<number, 'IntentId'>;
+
 /** Index of a block within its content. */
 export type BlockIndex = Branded<number, 'BlockIndex'>;
 

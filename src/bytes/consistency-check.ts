@@ -1,5 +1,5 @@
 import { FsError } from '../base/errors.ts';
-import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../base/vocabulary.ts';
+import { BLOCK_BYTES, type ContentId, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { checkDeparted } from '../store/departed-attributes.ts';
 import { isDirty } from '../store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
@@ -79,11 +79,17 @@ function* checkIndexes(store: StoreReader): Generator<string> {
   for (const [ino] of store.all('folder')) {
     if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing and is no folder`;
   }
-  for (const [ino, upload] of store.all('upload')) {
-    // The node may be deleted: recovery then finds and deletes the resource that the upload may have created.
-    if (upload.content !== null && store.get('content', upload.content) === undefined) {
-      yield `the upload of node ${ino} names content ${upload.content}, which is not there`;
-    }
+  const owners = new Set<Inode>();
+  for (const [id, { owner, phase, content, resource }] of store.all('intent')) {
+    // The owner may be deleted: recovery then finds and deletes the resource that the operation may have created.
+    if (content !== null && store.get('content', content) === undefined)
+      yield `intent ${id} of node ${owner} names content ${content}, which is not there`;
+    if (phase === 'abandoned') continue;
+    if (owners.has(owner)) yield `intent ${id} is the second one of node ${owner}`;
+    owners.add(owner);
+    const holder = resource === null ? undefined : store.get('resource', resource);
+    if (holder !== undefined && holder !== owner)
+      yield `intent ${id} of node ${owner} changes a resource that belongs to node ${holder}`;
   }
   for (const [url, id] of store.all('version')) {
     if (store.get('content', id)?.version !== url) yield `a version leads to content ${id}, which is another`;
@@ -161,7 +167,7 @@ function countReferences(store: StoreReader): Map<ContentId, number> {
   };
   for (const [, node] of store.all('node')) for (const id of contentsOf(node)) count(id);
   for (const [, record] of store.all('content')) count(record.base);
-  for (const [, upload] of store.all('upload')) count(upload.content);
+  for (const [, { content }] of store.all('intent')) count(content);
   return references;
 }
 

@@ -19,6 +19,7 @@ import { OpenPush } from '../fs/open-push.ts';
 import { PinnedSet } from '../fs/pinned-set.ts';
 import type { Pins } from '../fs/pins.ts';
 import { Store } from '../store/environment.ts';
+import { Intents } from '../store/intents.ts';
 import { pathOf, type SyncEvent } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
 import { AccountPlaces } from '../tree/account-places.ts';
@@ -101,9 +102,10 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   });
   const quota = new AccountQuota(store);
   const names = namesOf({ store, clock, log }, options.localOnly);
-  const marks = new PushMarks({ store });
+  const intents = new Intents(store);
+  const marks = new PushMarks({ store, intents });
   const tree = new Tree({
-    ...{ store, contents, names, marks, clock, changes, openFiles },
+    ...{ store, contents, names, intents, marks, clock, changes, openFiles },
     log: log.child({ part: 'tree' }),
     onTakenBack: (ino, copy) => {
       const copied = copy === null ? null : pathOf(store, copy);
@@ -159,7 +161,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     openPushMs: options.openPushMs,
   });
   const sync = new SyncLoop({
-    ...{ store, contents, names, marks, health, clock },
+    ...{ store, contents, names, intents, health, clock },
     changes: service.changes,
     uploads: service.uploads,
     complete: (content, extent, signal) => completed(reader, content, extent, signal),

@@ -5,7 +5,7 @@ import type { FirstOf, ScannedTable, SecondOf, StoreReader, TableName, Tables, T
 /** The base of a change: the store, and rows with their keys as bytes for merging. */
 export interface ChangeBase extends StoreReader {
   rowsOf(table: TableName, first: number | undefined, start: Buffer, end: Buffer): Iterable<Row>;
-  takeId(change: Transaction, counter: 'inode' | 'content'): number;
+  takeId(change: Transaction, counter: 'inode' | 'content' | 'intent'): number;
 }
 
 /** One running `transact`: an overlay over the store. It is committed or dropped as a whole. */
@@ -57,7 +57,7 @@ export class Change implements Transaction {
     this.#set(table, key, undefined);
   }
 
-  nextId(counter: 'inode' | 'content'): number {
+  nextId(counter: 'inode' | 'content' | 'intent'): number {
     return this.#base.takeId(this, counter);
   }
 

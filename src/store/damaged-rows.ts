@@ -32,7 +32,7 @@ export class DamagedRows {
   ): Tables[T]['value'] | undefined {
     try {
       // `decodeValue` returns a substitute for these two tables, without an error. They have few rows, so a second check is cheap.
-      if ((table === 'dirty' || table === 'upload') && !isSound(table, key, keyBytes, bytes))
+      if ((table === 'dirty' || table === 'intent') && !isSound(table, key, keyBytes, bytes))
         this.#logOnce(table, key, keyBytes);
       return decodeValue(table, key, keyBytes, bytes);
     } catch (err) {

@@ -56,7 +56,11 @@ const SHORT_BYTES_MAX = 4096;
 const ROOM_FOR_SHORT_SHARE = 1 / 8;
 const DISK_FULL_BELOW_BYTES = 1024 * 1024;
 const OWNER_ROOM_BYTES = 4096;
-const COUNTERS = { inode: { key: 'next-inode', first: 2 }, content: { key: 'next-content', first: 1 } } as const;
+const COUNTERS = {
+  inode: { key: 'next-inode', first: 2 },
+  content: { key: 'next-content', first: 1 },
+  intent: { key: 'next-intent', first: 1 },
+} as const;
 
 /**
  * The journal, LMDB and the overlay of rows that LMDB does not hold yet, behind one interface.
@@ -78,7 +82,7 @@ export class Store implements StoreWriter {
     node: new DecodedRows(DECODED),
     content: new DecodedRows(DECODED),
   };
-  readonly #ids = { inode: { next: 0, end: 0 }, content: { next: 0, end: 0 } };
+  readonly #ids = { inode: { next: 0, end: 0 }, content: { next: 0, end: 0 }, intent: { next: 0, end: 0 } };
   readonly #waiting = new Int32Array(new SharedArrayBuffer(4));
   readonly #damage: DamagedRows;
   readonly #startRoom: StartRoom;
@@ -277,7 +281,7 @@ export class Store implements StoreWriter {
   }
 
   /** For `Change`: an id that was never assigned before. */
-  takeId(tx: Transaction, counter: 'inode' | 'content'): number {
+  takeId(tx: Transaction, counter: keyof typeof COUNTERS): number {
     const ids = this.#ids[counter];
     const id = ids.next++;
     if (id >= ids.end) {
@@ -293,7 +297,7 @@ export class Store implements StoreWriter {
   #begin(journal: Journal): void {
     journal.release(this.#flushed);
     const schema = this.#checkSchema();
-    for (const counter of ['inode', 'content'] as const) {
+    for (const counter of ['inode', 'content', 'intent'] as const) {
       const next = Number(this.get('meta', COUNTERS[counter].key) ?? COUNTERS[counter].first);
       this.#ids[counter].next = next;
       this.#ids[counter].end = next;

@@ -7,6 +7,7 @@ import type { Logger } from '../base/log.ts';
 import { sealRow } from './checked-row.ts';
 import { APPLIED_KEY, encodeApplied, readApplied } from './checkpoint.ts';
 import type { Disk } from './disk.ts';
+import { endOfLayout3, intentOfLayout3 } from './intents-of-layout-3.ts';
 import { Journal } from './journal.ts';
 import { decodeValue, encodeValue } from './record-codec.ts';
 import { type RawRow, rawRows } from './record-payload.ts';
@@ -19,6 +20,8 @@ interface Step {
   readonly from: number;
   readonly table: TableName | null;
   readonly row: (key: Buffer, value: Buffer) => Uint8Array;
+  /** What the step changes besides, in the transaction that completes it. */
+  readonly end?: (database: RootDatabase<Buffer, Buffer>) => void;
 }
 
 /** One step for each layout that was ever released, oldest first. */
@@ -27,6 +30,8 @@ const STEPS: readonly Step[] = [
   { from: 1, table: 'inline', row: (_key, bytes) => inlineOfLayout2(bytes) },
   // 3: every row has a checksum.
   { from: 2, table: null, row: checkedRow },
+  // 4: intents have an identity, an owner and a phase (`intents-of-layout-3`).
+  { from: 3, table: 'intent', row: intentOfLayout3, end: endOfLayout3 },
 ];
 
 const ROWS_AT_ONCE = 500;
@@ -107,7 +112,8 @@ async function transferJournal(deps: Parameters<typeof migrate>[0], stored: numb
 }
 
 /** @param after the last key that an earlier start converted; null for none */
-function rewrite(database: RootDatabase<Buffer, Buffer>, { from: left, table, row }: Step, after: Buffer | null): void {
+function rewrite(database: RootDatabase<Buffer, Buffer>, step: Step, after: Buffer | null): void {
+  const { from: left, table, row } = step;
   const prefix = table === null ? Buffer.of(0) : encodePrefix(table);
   const end = table === null ? Buffer.of(0xff) : behindPrefix(prefix);
   let start = after === null ? prefix : behindKey(after);
@@ -118,6 +124,7 @@ function rewrite(database: RootDatabase<Buffer, Buffer>, { from: left, table, ro
       for (const { key, value } of rows) database.putSync(key, Buffer.from(row(key, value)));
       database.putSync(SCHEMA_KEY, Buffer.from(encodeValue('meta', 'schema', SCHEMA_KEY, left + 1)));
       const last = rows.at(-1)?.key;
+      if (isOver) step.end?.(database);
       if (isOver) database.removeSync(MIGRATING_KEY);
       else if (last !== undefined) database.putSync(MIGRATING_KEY, markOf(`${left}:${last.toString('hex')}`));
     });

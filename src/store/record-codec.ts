@@ -2,18 +2,19 @@ import { Packr } from 'msgpackr';
 import { StorageError } from '../base/errors.ts';
 import type { ContentId, Inode, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import { openRow, sealRow } from './checked-row.ts';
+import type { IntentPhase } from './intent-phase.ts';
 import type { ServiceTime } from './service-time.ts';
 import type {
   ContentRecord,
   DepartedRecord,
   DirtyRecord,
+  IntentRecord,
   LocalFacet,
   NodeRecord,
   ParkReason,
   RemoteFacet,
   TableName,
   Tables,
-  UploadRecord,
 } from './tables.ts';
 
 /**
@@ -32,7 +33,15 @@ const packr = new Packr({ useRecords: false, mapsAsObjects: true, variableMapSiz
 /** By their number in a row: new kinds are added at the end. An older program shows EIO for a kind that it does not know. */
 const KINDS: readonly NodeKind[] = ['file', 'folder', 'symlink', 'fifo', 'socket'];
 const PLACES: readonly ContentRecord['where'][] = ['none', 'inline', 'file'];
-const ACTIONS: readonly UploadRecord['action'][] = ['create-folder', 'create-file', 'new-version', 'relocate', 'trash'];
+const ACTIONS: readonly IntentRecord['action'][] = [
+  'create-folder',
+  'create-file',
+  'new-version',
+  'relocate',
+  'trash',
+  'fill',
+];
+const PHASES: readonly IntentPhase[] = ['begun', 'sent', 'interrupted', 'abandoned'];
 
 type PackedLocal = readonly unknown[];
 
@@ -228,37 +237,37 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
   inline: small,
   blocks: raw,
   version: plain(),
-  upload: packed<UploadRecord>(
-    (upload) => [
-      ACTIONS.indexOf(upload.action),
-      upload.startedMs,
-      upload.parentResource,
-      upload.name,
-      upload.resource,
-      upload.content,
-      upload.version,
-      ...(upload.isTakeOver ? [true] : []),
+  intent: packed<IntentRecord>(
+    (intent) => [
+      ACTIONS.indexOf(intent.action),
+      intent.startedMs,
+      intent.parentResource,
+      intent.name,
+      intent.resource,
+      intent.content,
+      intent.version,
+      intent.isTakeOver,
+      intent.owner,
+      PHASES.indexOf(intent.phase),
+      intent.sizeBytes,
     ],
     (
       row: readonly [
-        number,
-        number,
-        ResourceUrl | null,
-        string | null,
-        ResourceUrl | null,
-        ContentId | null,
-        VersionUrl | null,
-        true?,
+        ...(readonly [number, number, ResourceUrl | null, string | null, ResourceUrl | null, ContentId | null]),
+        ...(readonly [VersionUrl | null, boolean, Inode, number, number | null]),
       ],
     ) => ({
-      action: ACTIONS[row[0]] as UploadRecord['action'],
+      action: ACTIONS[row[0]] as IntentRecord['action'],
       startedMs: row[1],
       parentResource: row[2],
       name: row[3],
       resource: row[4],
       content: row[5],
       version: row[6],
-      ...(row[7] && { isTakeOver: true as const }),
+      isTakeOver: row[7],
+      owner: row[8],
+      phase: PHASES[row[9]] as IntentPhase,
+      sizeBytes: row[10],
     }),
   ),
   garbage: packed<true>(
@@ -343,7 +352,7 @@ export function decodeValue<T extends TableName>(
 /** The substitute for a damaged row; undefined: the row counts as missing. @throws DamagedRow */
 export function valueOfDamaged<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
   if (table === 'inline') return 'damaged' as Tables[T]['value'];
-  if (table === 'blocks' || table === 'upload' || table === 'departed') return undefined;
+  if (table === 'blocks' || table === 'intent' || table === 'departed') return undefined;
   if (table === 'dirty') return { sinceMs: 0, parked: null } satisfies DirtyRecord as Tables[T]['value'];
   throw new DamagedRow(table, key);
 }

@@ -17,7 +17,7 @@ const TABLE_BYTE: Readonly<Record<TableName, number>> = {
   inline: 8,
   blocks: 9,
   version: 10,
-  upload: 11,
+  intent: 11,
   garbage: 12,
   departed: 13,
 };
@@ -36,7 +36,7 @@ const SHAPE: Readonly<Record<TableName, readonly [Part, Part?]>> = {
   inline: ['number'],
   blocks: ['number', 'number'],
   version: ['text'],
-  upload: ['number'],
+  intent: ['number'],
   garbage: ['number'],
   departed: ['text'],
 };

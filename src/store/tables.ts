@@ -1,4 +1,5 @@
-import type { ContentId, Inode, NodeKind, ResourceUrl, Timespec, VersionUrl } from '../base/vocabulary.ts';
+import type { ContentId, Inode, IntentId, NodeKind, ResourceUrl, Timespec, VersionUrl } from '../base/vocabulary.ts';
+import type { IntentAction, IntentPhase } from './intent-phase.ts';
 import type { ServiceTime } from './service-time.ts';
 
 /**
@@ -112,26 +113,31 @@ export interface ContentRecord {
   readonly baseBytes: number;
   /** Own extents of a draft, flat and sorted: [start, end, start, end, …]. Empty for versions. */
   readonly extents: readonly number[];
-  /** Node facets, bases and upload sessions that name this content. At 0 it is collected (when no lease holds it). */
+  /** Node facets, bases and intents that name this content. At 0 it is collected (when no lease holds it). */
   readonly refs: number;
 }
 
-/** Work that was begun on the service and whose outcome must be found out after a crash. One per node at most. */
-export interface UploadRecord {
-  readonly action: 'create-folder' | 'create-file' | 'new-version' | 'relocate' | 'trash';
-  /** Wall time of the intent, ms. */
+/** An operation that was begun on the service (`intents`). Open: its outcome must be found out. At most one open intent per node. */
+export interface IntentRecord {
+  /** The node that the operation is for. Renaming a file over another one transfers the other one's intent (`tree/succession`). */
+  readonly owner: Inode;
+  readonly phase: IntentPhase;
+  readonly action: IntentAction;
+  /** Wall time of the start, ms. */
   readonly startedMs: number;
-  /** For creations: where and under which name the resource was asked for. */
+  /** Creations and moves: the folder and the name that were requested. */
   readonly parentResource: ResourceUrl | null;
   readonly name: string | null;
-  /** The created file's URL once known. */
+  /** The resource that the operation changes; null for creations. */
   readonly resource: ResourceUrl | null;
-  /** The frozen draft that is being sent. Holds a reference. */
+  /** The frozen draft that is being sent. Holds a reference. Null once the upload is abandoned. */
   readonly content: ContentId | null;
   /** Our version, once its URL came in an answer to us. Nothing else is ever written to. */
   readonly version: VersionUrl | null;
-  /** What is sent came with the file that took the resource over (`RemoteFacet.takenOverBy`), as another may have done since. */
-  readonly isTakeOver?: true;
+  /** Length of an abandoned upload, in bytes: identifies its version where the URL is unknown. Null for open intents. */
+  readonly sizeBytes: number | null;
+  /** The content came with the file that took the resource over (`RemoteFacet.takenOverBy`); another may have done so since. */
+  readonly isTakeOver: boolean;
 }
 
 /** What users had set on a node that is gone because the service said so, under its address (`departed-attributes`). */
@@ -145,7 +151,7 @@ export interface DepartedRecord
 
 /** Key and value of every table. A key that is a tuple is scanned by its first member (`StoreReader.scan`). */
 export interface Tables {
-  /** Single facts: schema, counters (`next-inode`, `next-content`), account, root. */
+  /** Single facts: schema, counters (`next-inode`, `next-content`, `next-intent`), account, root. */
   meta: { key: string; value: string | number };
   node: { key: Inode; value: NodeRecord };
   /** dentries */
@@ -161,7 +167,7 @@ export interface Tables {
   blocks: { key: readonly [ContentId, number]; value: Uint8Array };
   /** Which content holds a version. */
   version: { key: VersionUrl; value: ContentId };
-  upload: { key: Inode; value: UploadRecord };
+  intent: { key: IntentId; value: IntentRecord };
   /** Contents with no references left, to be collected: survives a crash between the record and the removal of the file. */
   garbage: { key: ContentId; value: true };
   /** By an address that no node has. */
@@ -198,7 +204,7 @@ export interface Transaction extends StoreReader {
   put<T extends TableName>(table: T, key: Tables[T]['key'], value: Tables[T]['value']): void;
   remove<T extends TableName>(table: T, key: Tables[T]['key']): void;
   /** The next number of a persisted counter; never given twice, also not after a crash. */
-  nextId(counter: 'inode' | 'content'): number;
+  nextId(counter: 'inode' | 'content' | 'intent'): number;
   /** Runs `effect` once the record is in the journal, in order of asking; never when the change fails. It must not throw. */
   afterCommit(effect: () => void): void;
 }

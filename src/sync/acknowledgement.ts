@@ -5,18 +5,19 @@ import type { RemoteVersion } from '../base/resources.ts';
 import {
   type ContentId,
   type Inode,
+  type IntentId,
   type ResourceUrl,
   ROOT_INODE,
   timespecOfMs,
   type VersionUrl,
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
+import type { Intent, Intents } from '../store/intents.ts';
 import { listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import { reportedTime, type ServiceTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from '../tree/conflict-name.ts';
-import { baseOf, isTakenOverBy, judgeHistory, type Verdict } from './conflict.ts';
-import type { Intents } from './intents.ts';
+import { baseOf, isTakenOverBy, judgeHistory, ownAmong, type Verdict } from './conflict.ts';
 import { ownerOf } from './outcome.ts';
 import type { OnTreeChange } from './remote-naming.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
@@ -37,8 +38,8 @@ export interface AcknowledgementDeps {
 }
 
 /**
- * What an upload leaves here when the service has acknowledged it, in one record: the draft becomes the version, the file has it,
- * the intent ends; and where somebody else made a version meanwhile, both are kept.
+ * Stores an acknowledged upload, in one record: the draft becomes the version, the file gets it, the intent ends. If another client made a
+ * version meanwhile, both are kept.
  */
 export class Acknowledgement {
   readonly #deps: AcknowledgementDeps;
@@ -47,16 +48,15 @@ export class Acknowledgement {
     this.#deps = deps;
   }
 
-  /** The first bytes of a file that we made are there. Which version they are was not said. */
-  ofFill(ino: Inode, file: ResourceUrl, content: ContentId, modified: ServiceTime | null): void {
+  /** The service has the first bytes of a file that we created. Their version is not known. */
+  ofFill(id: IntentId, ino: Inode, file: ResourceUrl, content: ContentId, modified: ServiceTime | null): void {
     const { store, contents, intents, clock, onEvent } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
     store.transact((tx) => {
       const node = ownerOf(tx, file);
       if (node?.remote) {
-        // Asking which version it is costs a request for each small file: the draft stays as it is, the
-        // bytes are here (`MadeHere` asks when the cache needs their room). A version of another file is not kept under this
-        // one's name: it is asked for when it is needed.
+        // Reading the version's URL costs a request for each small file. The draft stays a draft until the cache needs its
+        // space (`MadeHere`). A version of another file is not kept under this one's name: it is fetched when it is needed.
         const record = tx.get('content', content);
         const isDraft = record?.kind === 'draft';
         if (isDraft) {
@@ -69,33 +69,35 @@ export class Acknowledgement {
         const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
         writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
       }
-      intents.end(tx, ino);
+      intents.end(tx, id);
     });
     onEvent({ type: 'uploaded', path: pathOf(store, store.get('resource', file) ?? ino), version: 1, sizeBytes });
   }
 
   /** A version is complete. One record makes the draft that version; nothing is fetched back. */
   ofVersion(
-    ino: Inode,
+    { id, owner: ino, isTakeOver }: Intent,
     file: ResourceUrl,
     content: ContentId,
     version: VersionUrl,
     history: readonly RemoteVersion[],
-    discarded: ReadonlySet<VersionUrl>,
   ): void {
     const { store, contents, intents, onEvent, onTreeChange, onDirty } = this.#deps;
     const sizeBytes = contents.sizeOf(content);
     const owner = store.get('resource', file);
     const before = owner === undefined ? undefined : store.get('node', owner);
-    const isTakeOver = intents.of(ino)?.isTakeOver ?? false;
-    const verdict = judgeHistory(history, version, baseOf(store, content, before, isTakeOver), discarded);
+    const abandoned = intents.abandonedOf(file);
+    const obsolete = ownAmong(history, abandoned, version);
+    const verdict = judgeHistory(history, version, baseOf(store, content, before, isTakeOver), obsolete);
     if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
     const own = history.find(({ url }) => url === version) ?? null;
     const copies = store.transact((tx) => {
       const node = ownerOf(tx, file);
-      const isOnly = history.length === 1 && own !== null;
+      const isOnly = own !== null && history.every(({ url }) => url === version || obsolete.has(url));
       const copied = node === undefined ? [] : this.#settle(tx, node, content, version, verdict, own, isOnly);
-      intents.end(tx, ino);
+      intents.end(tx, id);
+      // A length identifies a version only until the next one. A URL does so permanently.
+      for (const each of abandoned) if (each.version === null) intents.end(tx, each.id);
       return copied;
     });
     const path = pathOf(store, owner ?? ino);
@@ -114,7 +116,7 @@ export class Acknowledgement {
   }
 
   /**
-   * @param isOnly nobody ever put anything else into the file
+   * @param isOnly the file has no other version
    * @returns the conflicted copies that were made
    */
   #settle(

@@ -1,7 +1,7 @@
 import type { ServiceHealth } from '../base/service-health.ts';
 import type { Inode } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import type { Intents } from './intents.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import type { SyncRequest } from './sync-request.ts';
 
@@ -11,8 +11,8 @@ export interface AgendaDeps
   readonly intents: Intents;
   /** Nothing is ready before `retryAtMs`. */
   readonly health: Pick<ServiceHealth, 'retryAtMs' | 'isProbing'>;
-  /** Nodes that are being pushed. */
-  readonly pushing: { readonly size: number; has(ino: Inode): boolean };
+  /** Pushes in progress (`RunningPushes`); `has` is true also where no push of the node may start. */
+  readonly pushing: { readonly size: number; has(ino: Inode): boolean; starterFor(ino: Inode): Inode | null };
   /** Nodes that `cfs sync --wait` names skip the settle delay. */
   readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
   /** There is something to decide about: a turn is to come. */

@@ -34,8 +34,6 @@ export class Agenda {
   readonly #splits = new Set<Inode>();
   /** Records that changed since the index looked at them. */
   readonly #stale = new Set<Inode>();
-  /** Whose push, if any, may be for another by now (`tree/succession`). */
-  readonly #mayBeSucceeded = new Set<Inode>();
   /** For whom it waits while it is put off, where the service refused it a name that another is to leave. */
   readonly #refused: RefusedNames;
   /** Gone on the service, and open when that was found out last. */
@@ -56,11 +54,20 @@ export class Agenda {
     this.#queue = new PushQueue(options.transfers);
     const seen = { due: this.#due, pace: this.#pace, splits: this.#splits, refused: this.#refused };
     this.#view = planViewOf({ ...deps, ...seen });
+    // An intent that gets another owner is recovered without a settle delay.
+    deps.intents.onChange((before, after) => {
+      if (before === undefined || after === undefined || before.owner === after.owner) return;
+      this.#todo.add(after.owner);
+      deps.onWork();
+    });
   }
 
-  /** Begins with all that is dirty, and with what an earlier process began. */
-  load(begun: readonly Inode[]): void {
-    for (const ino of begun) this.#todo.add(ino);
+  /** Starts with all dirty nodes and the owners of open intents. */
+  load(): void {
+    for (const { owner } of this.#deps.intents.open()) {
+      this.#index.refresh(owner);
+      this.#todo.add(owner);
+    }
     for (const [ino] of this.#deps.store.all('dirty')) {
       this.#index.refresh(ino);
       this.#todo.add(ino);
@@ -70,7 +77,6 @@ export class Agenda {
   /** A user changed the node: it settles. Cheap: to be called in the path of an operation. */
   changed(ino: Inode): void {
     this.#stale.add(ino);
-    this.#mayBeSucceeded.add(ino);
     this.#due.changed(ino);
   }
 
@@ -95,8 +101,6 @@ export class Agenda {
   decideSome(): void {
     this.#ending.clear();
     this.#refreshStale();
-    const { intents, pushing } = this.#deps;
-    for (const ino of intents.handOverIdle(this.#mayBeSucceeded, (begun) => pushing.has(begun))) this.#todo.add(ino);
     for (const ino of this.#due.takeDue()) this.#todo.add(ino);
     let decided = 0;
     for (const ino of this.#todo) {
@@ -134,7 +138,7 @@ export class Agenda {
       const { ino } = action;
       let before: Push['before'];
       try {
-        before = { node: store.get('node', ino), intent: intents.of(ino) };
+        before = { node: store.get('node', ino), intent: intents.ownedBy(ino) };
       } catch (error) {
         this.#queue.ended(next.weight);
         this.#undecided(next.ino, error);
@@ -175,7 +179,7 @@ export class Agenda {
     const node = store.get('node', ino);
     // By what they say: a record that is read anew is another object.
     const isSameNode = isDeepStrictEqual(node, before.node);
-    const isSame = isSameNode && isDeepStrictEqual(intents.of(ino), before.intent);
+    const isSame = isSameNode && isDeepStrictEqual(intents.ownedBy(ino), before.intent);
     // Made, and not there when its bytes came: once more, but not at once for as long as that is so.
     const isLostAgain =
       (type === 'create-file' || type === 'create-folder') && node?.local != null && node.remote === null;
@@ -204,19 +208,18 @@ export class Agenda {
     this.#keptOpen.add(ino);
   }
 
-  /** The push is over, however it went: its place is free. */
-  ended(push: Push): void {
+  /** The push is over, whatever its outcome: its place is free. @param owner the node that it was for in the end */
+  ended(push: Push, owner: Inode): void {
     this.#queue.ended(push.weight);
-    this.settled(push);
+    this.settled(push, owner);
   }
 
-  /** It is known what came of the push, which is over: decides again about its node, and about all that waited for it. */
-  settled({ action, asker, before }: Push): void {
+  /** The push is over and its outcome known: decides again about its node, and about all nodes that waited for it. */
+  settled({ action, asker, before }: Push, owner: Inode): void {
     const { ino } = action;
     this.#sweepIsDue = true;
     this.#index.refresh(ino);
-    this.#todo.add(ino);
-    this.#todo.add(asker);
+    for (const one of [ino, asker, owner]) this.#todo.add(one);
     const parent = before.node?.remote?.parent;
     if (parent !== undefined) this.#wakeWaiters(parent);
     this.#wakeWaiters(ino);
@@ -425,7 +428,7 @@ export class Agenda {
   #weightOf(action: Action): 'small' | 'large' {
     if (action.type !== 'upload' && action.type !== 'create-file' && action.type !== 'find-out') return 'small';
     const { store, options, intents } = this.#deps;
-    const content = intents.of(action.ino)?.content ?? store.get('node', action.ino)?.local?.content ?? null;
+    const content = intents.ownedBy(action.ino)?.content ?? store.get('node', action.ino)?.local?.content ?? null;
     const sizeBytes = content === null ? 0 : (store.get('content', content)?.sizeBytes ?? 0);
     return sizeBytes > options.plainPutMaxBytes ? 'large' : 'small';
   }

@@ -3,25 +3,25 @@ import type { ContentId, VersionUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../bytes/content-layers.ts';
 import { ifSound } from '../store/node-table.ts';
 import { mayBeTimeOf, type ServiceTime } from '../store/service-time.ts';
-import type { ContentRecord, NodeRecord, RemoteFacet, StoreReader } from '../store/tables.ts';
+import type { ContentRecord, IntentRecord, NodeRecord, RemoteFacet, StoreReader } from '../store/tables.ts';
 
 /**
- * Who wins when a file was changed here and elsewhere between two looks, and what becomes of the other's bytes. Decided from
+ * Resolves concurrent changes of a file: which version wins, and which one becomes a conflicted copy. Decided by
  * the file's version history, read after our version is complete, so that of several mounts exactly one makes the copy:
  *
- * | newest complete version | ours in the history | in between (newer than our base, older than ours) | what is done here |
+ * | newest complete version | ours in the history | in between (newer than our base, older than ours) | reaction |
  * | --- | --- | --- | --- |
  * | ours | – | nothing | acknowledged |
  * | ours | – | versions of others | acknowledged; the newest of them becomes a conflicted copy, one only |
- * | another's | yes | – | theirs is taken over; whoever made the one right above ours saw ours, and makes the copy of it |
- * | another's | yes, and the one right above it was complete before | – | nobody saw ours: theirs is taken over, ours becomes a conflicted copy |
- * | another's | no (the service keeps few) | – | theirs is taken over; ours becomes a conflicted copy |
- * | another's | yes | versions of others | besides: the newest of them becomes a conflicted copy; it was ours that went over it |
+ * | another's | yes | – | theirs is adopted; the client that made the version right above ours saw ours, and makes the copy |
+ * | another's | yes, and the one right above it was complete before | – | no client saw ours: theirs is adopted, ours becomes a conflicted copy |
+ * | another's | no (the service keeps few) | – | theirs is adopted; ours becomes a conflicted copy |
+ * | another's | yes | versions of others | in addition, the newest of them becomes a conflicted copy, because ours replaced it |
  *
- * A history may be in the order in which its versions were begun. Which of two was complete first say their times; where they do not,
+ * A history may be in the order in which its versions were started. Their times tell which of two was complete first; if they are equal,
  * two copies are better than none.
  *
- * `under`: the newest of what somebody else made between that which ours was made over and ours.
+ * `under`: the newest foreign version between our base and ours.
  */
 export type Verdict =
   | { readonly type: 'ours'; readonly version: RemoteVersion; readonly under: RemoteVersion | null }
@@ -34,7 +34,7 @@ export type Verdict =
   /** The history has no complete version, not even ours. */
   | { readonly type: 'unknown' };
 
-/** What our draft was made over, as far as we know. */
+/** The version over which our draft was made, as far as it is known. */
 export interface KnownBase {
   readonly version: VersionUrl | null;
   readonly sizeBytes: number | null;
@@ -43,37 +43,64 @@ export interface KnownBase {
 
 /**
  * @param history newest first, as the service gives it
- * @param discarded of ours, of which nobody here wants a copy; one that ours was made over all the same is its base as any other
+ * @param abandoned versions of ours that get no copy (`ownAmong`). One that ours was made over is its base nevertheless
  */
 export function judgeHistory(
   history: readonly RemoteVersion[],
   ours: VersionUrl,
   base: KnownBase,
-  discarded: ReadonlySet<VersionUrl> = new Set(),
+  abandoned: ReadonlySet<VersionUrl> = new Set(),
 ): Verdict {
-  const complete = history.filter((version) => version.complete);
+  const complete = withoutAbandoned(history, base, abandoned);
   const newest = complete[0];
   if (newest === undefined) return { type: 'unknown' };
   const at = complete.findIndex((version) => version.url === ours);
-  const before =
-    at < 0 ? undefined : complete.slice(at + 1).find((version) => isBase(version, base) || !discarded.has(version.url));
+  const before = at < 0 ? undefined : complete[at + 1];
   const under = before === undefined || isBase(before, base) ? null : before;
   if (at === 0) return { type: 'ours', version: newest, under };
   return { type: 'theirs', version: newest, oursIsKept: at > 0 && isLater(complete[at - 1], complete[at]), under };
 }
 
 /**
- * Whether a file holds what it held when `base` was all that was known of it, apart from what was given up here since.
+ * Whether nothing was added to a file since `base` but versions of abandoned uploads.
  *
  * @param history newest first, as the service gives it
  */
-export function isOnlyDiscardedSince(
+export function isOnlyAbandonedSince(
   history: readonly RemoteVersion[],
   base: KnownBase,
-  discarded: ReadonlySet<VersionUrl>,
+  abandoned: ReadonlySet<VersionUrl>,
 ): boolean {
-  const newest = history.find((version) => version.complete && (isBase(version, base) || !discarded.has(version.url)));
+  const [newest] = withoutAbandoned(history, base, abandoned);
   return newest === undefined ? base.sizeBytes === null : isBase(newest, base);
+}
+
+/**
+ * The versions of abandoned uploads in a history: by URL, or else the newest complete version of the same length.
+ *
+ * @param ours the version of the present upload, which is none of them
+ */
+export function ownAmong(
+  history: readonly RemoteVersion[],
+  abandoned: Iterable<Pick<IntentRecord, 'version' | 'sizeBytes'>>,
+  ours: VersionUrl | null,
+): ReadonlySet<VersionUrl> {
+  const own = new Set<VersionUrl>();
+  for (const { version, sizeBytes } of abandoned) {
+    const isIt = ({ url, complete, sizeBytes: length }: RemoteVersion): boolean =>
+      version === null ? complete && length === sizeBytes && url !== ours && !own.has(url) : url === version;
+    const found = history.find(isIt);
+    if (found !== undefined) own.add(found.url);
+  }
+  return own;
+}
+
+function withoutAbandoned(
+  history: readonly RemoteVersion[],
+  base: KnownBase,
+  abandoned: ReadonlySet<VersionUrl>,
+): readonly RemoteVersion[] {
+  return history.filter((version) => version.complete && (isBase(version, base) || !abandoned.has(version.url)));
 }
 
 function isLater(version: RemoteVersion | undefined, than: RemoteVersion | undefined): boolean {
@@ -82,16 +109,16 @@ function isLater(version: RemoteVersion | undefined, than: RemoteVersion | undef
 
 function isBase(version: RemoteVersion, base: KnownBase): boolean {
   if (base.version !== null) return version.url === base.version;
-  // A version of ours whose URL we never learnt (sent with the file's creation), or one that was never read here: what the
-  // listing said about it.
+  // The URL is unknown: our version was sent with the file's creation, or the version was never read here. Length and time of the listing
+  // identify it.
   if (base.sizeBytes !== version.sizeBytes) return false;
   return mayBeTimeOf(base.modified, version.lastModifiedMs);
 }
 
 /**
- * What the draft was made over: what it says itself, or else what the node's remote facet says.
+ * The base of a draft: by its own record, or else by the node's remote facet.
  *
- * @param wasTakeOver it came with a file that took the resource over, when it was frozen; by now another may have taken it over
+ * @param wasTakeOver the draft came with a file that took the resource over before it was frozen; another may have done so since
  */
 export function baseOf(
   store: StoreReader,
@@ -101,14 +128,13 @@ export function baseOf(
 ): KnownBase {
   const remote = node?.remote ?? null;
   const under = store.get('content', content)?.base ?? null;
-  // Another file's version says nothing about what this file held: neither under a draft that came to this name, nor as what
-  // this file holds too, since those bytes became the other's version under its name.
-  // Nor does an older version of this file, where the draft, or what it lies over, came back to a name that it had left.
+  // Another file's version is not the base: neither below a draft that was renamed to this name, nor as this file's own content after
+  // its bytes became the other file's version. Nor is an older version of this file, if the draft came back to a name that it had left.
   const isTakeOver = wasTakeOver || isTakenOverBy(store, remote, content);
   return knownOf(store, remote, isTakeOver ? [] : [under]);
 }
 
-/** What the remote facet says; the version is that of the first of `contents`, or of its own, that is the file's. */
+/** The base by the remote facet. The version: that of the first of `contents`, or of the facet's content, which belongs to the file. */
 export function knownOf(
   store: StoreReader,
   remote: RemoteFacet | null,
@@ -123,7 +149,7 @@ export function knownOf(
   };
 }
 
-/** Whether `content` came with the file that took the resource over, or was made over what did (`RemoteFacet.takenOverBy`). */
+/** Whether `content`, or a layer below it, came with the file that took the resource over (`RemoteFacet.takenOverBy`). */
 export function isTakenOverBy(store: StoreReader, remote: RemoteFacet | null, content: ContentId): boolean {
   const { takenOverBy } = remote ?? {};
   return (

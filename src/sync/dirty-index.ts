@@ -1,32 +1,38 @@
 import type { ContentId, Inode, ResourceUrl } from '../base/vocabulary.ts';
 import { layersOf } from '../bytes/content-layers.ts';
+import type { Intents } from '../store/intents.ts';
 import { ifSound, isContentDirty, soundNode } from '../store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 
-/** Where a push puts a resource, or may have put it. */
-export interface PushTarget {
+/** Where the service has a resource, or where an open intent may have put it. */
+export interface RemotePlace {
   readonly parent: Inode;
   readonly remoteName: string;
 }
 
 /**
- * The dirty nodes, found by where the service has them: what the plan asks when it looks for who holds a name and what lies
- * in a folder. Clean nodes need no such index: the service has them where the local tree has them.
+ * The dirty nodes by their remote place, and the owners of open intents by the place that was requested. The plan looks up here which node
+ * holds a name and which nodes a folder contains. Clean nodes need no such index: their remote place is the local one.
  *
- * Kept in memory, made from table `dirty` at the start, told of every change (`refresh`).
+ * In memory. Made from tables `dirty` and `intent` at the start; `refresh` after every change of a node.
  */
 export class DirtyIndex {
   readonly #store: StoreReader;
-  readonly #entries = new Map<Inode, readonly PushTarget[]>();
-  readonly #targets = new Map<Inode, PushTarget>();
+  readonly #intents: Intents;
+  readonly #entries = new Map<Inode, readonly RemotePlace[]>();
   readonly #byFolder = new Map<Inode, Map<string, Set<Inode>>>();
-  /** Contents, and the files of the service whose versions some of these are. */
+  /** Contents, and the remote files to which some of these belong as versions. */
   readonly #needed = new Map<Inode, readonly (ContentId | ResourceUrl)[]>();
   readonly #neededBy = new Map<ContentId | ResourceUrl, Set<Inode>>();
   readonly #unreadable = new Set<Inode>();
 
-  constructor(store: StoreReader) {
+  constructor(store: StoreReader, intents: Intents) {
     this.#store = store;
+    this.#intents = intents;
+    intents.onChange((before, after) => {
+      if (before !== undefined) this.refresh(before.owner);
+      if (after !== undefined && after.owner !== before?.owner) this.refresh(after.owner);
+    });
   }
 
   get size(): number {
@@ -41,17 +47,17 @@ export class DirtyIndex {
     return this.#entries.keys();
   }
 
-  /** Brings what is known of a node up to its record. */
+  /** Reads the record of a node and its intent again. */
   refresh(ino: Inode): { readonly changed: boolean } {
     const dirty = this.#store.get('dirty', ino) !== undefined;
-    // One that is damaged has no place, but is dirty: the agenda parks it.
+    // A node with a damaged row has no place, but is dirty: the agenda parks it.
     const node = soundNode(this.#store, ino);
     if (dirty && node === undefined) this.#unreadable.add(ino);
     else this.#unreadable.delete(ino);
     const remote = node?.remote ?? null;
     this.#refreshContents(ino, dirty ? node : undefined);
-    const target = this.#targets.get(ino);
-    const places: PushTarget[] = [];
+    const target = this.#requestedPlace(ino);
+    const places: RemotePlace[] = [];
     if (dirty && remote !== null && remote.parent !== ino)
       places.push({ parent: remote.parent, remoteName: remote.name });
     if (target !== undefined && !places.some((place) => isSame(place, target))) places.push(target);
@@ -65,13 +71,6 @@ export class DirtyIndex {
     return { changed: true };
   }
 
-  /** A push that is under way, or whose outcome is not known, puts the node there. Null: no more. */
-  target(ino: Inode, target: PushTarget | null): void {
-    if (target === null) this.#targets.delete(ino);
-    else this.#targets.set(ino, target);
-    this.refresh(ino);
-  }
-
   *occupants(parent: Inode, remoteName: string): Iterable<Inode> {
     yield* this.#byFolder.get(parent)?.get(remoteName) ?? [];
   }
@@ -80,22 +79,28 @@ export class DirtyIndex {
     for (const inos of this.#byFolder.get(folder)?.values() ?? []) yield* inos;
   }
 
-  /** A node whose bytes are to be pushed, or are being pushed, and lie in that content or a version of that file, or in a draft over it. */
+  /** A node that is to be pushed and whose bytes are in this content or a version of this file, or in a draft over it. */
   whoNeeds(bytes: ContentId | ResourceUrl): Inode | null {
     for (const ino of this.#neededBy.get(bytes) ?? []) return ino;
     return null;
   }
 
-  /** A dirty node whose row is damaged: which bytes it needs is not known. null for none. */
+  /** A dirty node whose row is damaged: the bytes that it needs are not known. null for none. */
   get unreadable(): Inode | null {
     const [ino = null] = this.#unreadable;
     return ino;
   }
 
+  #requestedPlace(ino: Inode): RemotePlace | undefined {
+    const { parentResource, name } = this.#intents.ownedBy(ino) ?? {};
+    const parent = parentResource == null ? undefined : this.#store.get('resource', parentResource);
+    return parent === undefined || name == null ? undefined : { parent, remoteName: name };
+  }
+
   #refreshContents(ino: Inode, node: NodeRecord | undefined): void {
     const before = this.#needed.get(ino);
-    // What was frozen for the service is not what the file holds any more when that was written anew.
-    const frozen = this.#store.get('upload', ino)?.content ?? null;
+    // A file that was changed since its draft was frozen needs both.
+    const frozen = this.#intents.ownedBy(ino)?.content ?? null;
     const dirty = node !== undefined && isContentDirty(node) ? (node.local?.content ?? null) : null;
     const tops = [frozen, dirty].filter((content) => content !== null);
     if (before === undefined && tops.length === 0) return;
@@ -118,7 +123,7 @@ export class DirtyIndex {
     this.#needed.set(ino, needed);
   }
 
-  #link(ino: Inode, { parent, remoteName }: PushTarget): void {
+  #link(ino: Inode, { parent, remoteName }: RemotePlace): void {
     const names = this.#byFolder.get(parent) ?? new Map<string, Set<Inode>>();
     this.#byFolder.set(parent, names);
     const inos = names.get(remoteName) ?? new Set<Inode>();
@@ -126,7 +131,7 @@ export class DirtyIndex {
     inos.add(ino);
   }
 
-  #unlink(ino: Inode, { parent, remoteName }: PushTarget): void {
+  #unlink(ino: Inode, { parent, remoteName }: RemotePlace): void {
     const names = this.#byFolder.get(parent);
     const inos = names?.get(remoteName);
     inos?.delete(ino);
@@ -135,10 +140,10 @@ export class DirtyIndex {
   }
 }
 
-function isSameRow(one: readonly PushTarget[], other: readonly PushTarget[]): boolean {
+function isSameRow(one: readonly RemotePlace[], other: readonly RemotePlace[]): boolean {
   return one.length === other.length && one.every((place, at) => isSame(place, other[at]));
 }
 
-function isSame(one: PushTarget, other: PushTarget | undefined): boolean {
+function isSame(one: RemotePlace, other: RemotePlace | undefined): boolean {
   return one.parent === other?.parent && one.remoteName === other.remoteName;
 }

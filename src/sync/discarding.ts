@@ -1,25 +1,24 @@
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import { deletedAbove, isContentDirty, listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
-import type { Intents } from './intents.ts';
-import { ownerOf } from './outcome.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 import { pathOf } from './sync-event.ts';
 
-/** What giving up one change means to whoever made it. */
+/** The effect of discarding one change, for the user. */
 export interface Discard {
   readonly path: string;
-  /** `made`: it is here only and goes. `changed`: its bytes become the service's. `moved`, `deleted`: undone. */
+  /** `made`: exists only here and is removed. `changed`: gets the bytes of the service. `moved`, `deleted`: undone. */
   readonly change: 'made' | 'changed' | 'moved' | 'deleted';
-  /** Bytes that are nowhere else. */
+  /** Bytes that exist nowhere else. */
   readonly lostBytes: number;
 }
 
-/** Gives changes up: what is here becomes what the service has. Nothing is asked of the service. */
+/** Discards changes: the local state becomes that of the service. Sends no requests. */
 export class Discarding {
   readonly #deps: DiscardingDeps;
 
@@ -27,7 +26,7 @@ export class Discarding {
     this.#deps = deps;
   }
 
-  /** What would be given up. A node may be named for two things. */
+  /** The changes that a discard would undo. A node may have two. */
   preview(inos: readonly Inode[]): readonly Discard[] {
     const { store } = this.#deps;
     return inos.flatMap((ino) => {
@@ -47,8 +46,8 @@ export class Discarding {
   }
 
   /**
-   * Gives up what `preview` told of, all or nothing. None of them may be on its way to the service. What was asked of it unheard (a name
-   * made, or moved, a new file's first bytes) is still found out, and undone.
+   * Discards the changes that `preview` listed, all or nothing. No push of them may be running. Creations and moves whose response was lost
+   * are still found out, and undone. Uploads that may have taken effect are abandoned: their versions are ours.
    * @returns what the kernel has to forget
    * @throws UsageError where a deletion may have taken effect: what is shown again here could be gone there. Not where a person has been told
    * that this cannot be found out
@@ -57,23 +56,21 @@ export class Discarding {
     const { store, intents } = this.#deps;
     const forget: TreeInvalidation[] = [];
     const isUnheard = (ino: Inode): boolean =>
-      intents.of(ino)?.action === 'trash' && store.get('dirty', ino)?.parked == null;
+      intents.ownedBy(ino)?.action === 'trash' && store.get('dirty', ino)?.parked == null;
     if (inos.some(isUnheard))
       throw new UsageError(
         'the service was asked to delete something there and has not answered yet: wait until it does',
       );
-    // The deepest first: a folder goes when it is empty.
+    // The deepest first: a folder is removed once it is empty.
     const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));
     store.transact((tx) => {
       for (const ino of inos) {
-        const { action, content = null, resource = null } = intents.of(ino) ?? {};
-        // First bytes that were sent unheard would be taken for somebody else's, and the file would come back.
-        const filled = resource === null ? undefined : ownerOf(tx, resource)?.remote;
-        const isFoundOut = filled != null && isUnfilled(filled);
-        if ((content !== null && !isFoundOut) || action === 'trash') intents.end(tx, ino);
+        const intent = intents.ownedBy(ino);
+        if (intent !== undefined && (intent.content !== null || intent.action === 'trash'))
+          intents.abandon(tx, intent.id);
       }
       const dropped = new Set(inos.filter((ino) => this.#dropFile(tx, ino, forget)));
-      // Names are free only when all have left theirs.
+      // Names are free only after all nodes have left theirs.
       const names = new Map<Inode, string>();
       for (const ino of inos) this.#stepAside(tx, ino, names, forget);
       for (const ino of inos) if (!dropped.has(ino) && !this.#isDropped(tx, ino)) this.#revive(tx, ino, forget);
@@ -84,7 +81,7 @@ export class Discarding {
     return forget;
   }
 
-  /** A file that only this machine has. Where the service has an empty one for it, which we made, that is deleted like any other. */
+  /** A file that exists only here. If we have created an empty one for it on the service, that is deleted like any other. */
   #dropFile(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): boolean {
     const node = tx.get('node', ino);
     if (!node?.local || node.kind === 'folder' || (node.remote !== null && !isUnfilled(node.remote))) return false;
@@ -95,13 +92,13 @@ export class Discarding {
     return true;
   }
 
-  /** Whether it was made here and is to go, by an earlier discard or by a deletion: the service never had bytes of it. */
+  /** Whether the node was created here and deleted since, by a discard or a user: the service never had its bytes. */
   #isDropped(tx: Transaction, ino: Inode): boolean {
     const node = tx.get('node', ino);
     return node?.kind !== 'folder' && node?.local === null && node.remote !== null && isUnfilled(node.remote);
   }
 
-  /** A folder that only this machine has; one with something in it that never travels stays. */
+  /** A folder that exists only here. It stays if it contains local-only nodes. */
   #dropFolder(tx: Transaction, ino: Inode, name: string | undefined, forget: TreeInvalidation[]): void {
     const node = tx.get('node', ino);
     if (!node?.local || node.remote !== null || node.kind !== 'folder' || name === undefined) return;
@@ -117,9 +114,10 @@ export class Discarding {
     }
   }
 
-  /** What was deleted here is there again, and the folders that it lies in. */
+  /** Undoes a deletion, together with those of the folders above. */
   #revive(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
-    const nowMs = this.#deps.clock.nowMs();
+    const { clock, intents } = this.#deps;
+    const nowMs = clock.nowMs();
     const root = tx.get('node', ROOT_INODE)?.local;
     for (const { node, remote, parent } of deletedAbove(tx, ino)) {
       const time = timespecOfMs(remote.modified?.ms ?? nowMs);
@@ -138,9 +136,11 @@ export class Discarding {
       };
       if (node.kind === 'folder') writeNode(tx, node, { ...node, local }, nowMs);
       else {
-        // Whoever has the deleted one open keeps it as it is: without a name, and another file than this.
+        // A program that has the deleted file open keeps it: a file without a name, and not this one.
+        const revived = newInode(tx);
         removeNode(tx, node, nowMs);
-        writeNode(tx, undefined, { ...node, ino: newInode(tx), local }, nowMs);
+        writeNode(tx, undefined, { ...node, ino: revived, local }, nowMs);
+        intents.transfer(tx, node.ino, revived);
       }
       listAnew(tx, parent);
       forget.push({ kind: 'entry', parent, name: local.name });
@@ -159,7 +159,7 @@ export class Discarding {
     forget.push({ kind: 'inode', ino, was: node.local });
   }
 
-  /** What does not keep its name gets another for a moment, that nobody sees. */
+  /** A node that does not keep its name gets a temporary one, invisible outside this transaction. */
   #stepAside(tx: Transaction, ino: Inode, names: Map<Inode, string>, forget: TreeInvalidation[]): void {
     const node = tx.get('node', ino);
     if (!node?.local || (node.remote !== null && !isMoved(node.local, node.remote))) return;
@@ -174,9 +174,9 @@ export class Discarding {
     if (!node?.local || node.remote === null) return;
     const { remote } = node;
     this.#revive(tx, remote.parent, forget);
-    // Somebody may have deleted that folder meanwhile: what is heard of this one next says where it is.
+    // The folder may have been deleted elsewhere meanwhile: the next listing tells where the node is.
     const home = tx.get('node', remote.parent)?.local == null ? ROOT_INODE : remote.parent;
-    // The folder it was in lies in it by now: that one goes back first.
+    // Its folder is inside it by now: the folder goes back first.
     for (let at = home, depth = 0; isWithin(tx, home, ino) && depth < DEPTH_MAX; depth++) {
       const above = tx.get('node', at);
       if (!above?.local || above.remote === null || at === ino) break;
@@ -204,14 +204,14 @@ export class Discarding {
 
 export interface DiscardingDeps {
   readonly store: StoreWriter;
-  readonly intents: Pick<Intents, 'of' | 'end'>;
+  readonly intents: Pick<Intents, 'ownedBy' | 'abandon' | 'transfer'>;
   readonly naming: RemoteNaming;
   readonly clock: Clock;
 }
 
 const DEPTH_MAX = 4096;
 
-/** Whether we made it for bytes that have not been sent, as far as we know. */
+/** Whether we created the resource, and no upload to it was acknowledged. */
 function isUnfilled({ createdHereMs, sizeBytes }: RemoteFacet): boolean {
   return createdHereMs !== null && sizeBytes === null;
 }

@@ -1,9 +1,9 @@
 import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode } from '../base/vocabulary.ts';
-import type { StoreWriter, UploadRecord } from '../store/tables.ts';
+import type { Intent, Intents } from '../store/intents.ts';
+import type { StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import type { Intents } from './intents.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import type { NewAddress } from './new-address.ts';
 import { fileNameOf, folderOf } from './outcome.ts';
@@ -11,8 +11,8 @@ import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 
 /**
- * Asks what a push of names did whose answer never came: by what its intent says it was to do, also after a crash, and before
- * anything is repeated.
+ * Recovers an intent of a creation, a move or a deletion whose response was lost: reads from the service what the request has done, also after
+ * a crash, before anything is repeated.
  */
 export class FindingOut {
   readonly #deps: FindingOutDeps;
@@ -21,51 +21,51 @@ export class FindingOut {
     this.#deps = deps;
   }
 
-  /** Afterwards the remote facet is right, and the intent is gone. */
-  async findOut(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
+  /** Afterwards the remote facet is correct, and the intent has ended. */
+  async findOut(ino: Inode, intent: Intent, signal: AbortSignal): Promise<void> {
     const { changes, intents, store } = this.#deps;
-    if (record.resource === null) {
-      await this.#findCreated(ino, record, signal);
+    if (intent.resource === null) {
+      await this.#findCreated(ino, intent, signal);
       return;
     }
-    const owner = store.get('resource', record.resource);
+    const owner = store.get('resource', intent.resource);
     const node = owner === undefined ? undefined : store.get('node', owner);
     if (!node?.remote) {
-      intents.forget(ino);
+      intents.forget(intent.id);
       return;
     }
     const { parent } = node.remote;
     const parentResource = store.get('node', parent)?.remote?.resource;
-    const found = await changes.resource(record.resource, node.kind, signal);
+    const found = await changes.resource(intent.resource, node.kind, signal);
     const foundParent = folderOf(store, found?.parent);
-    if (record.action === 'trash') {
-      // Its own folder may have another address by now: then it is nowhere else, and not in the trash.
+    if (intent.action === 'trash') {
+      // Its own folder may have another URL by now: then the node is still in it, not in the trash.
       if (found?.parent != null && foundParent === undefined && parentResource !== undefined)
         this.#deps.outcome.parentMayHaveMoved(parent, parentResource);
-      if (found === null) await this.#deps.outcome.mustBeGone(record.resource, signal);
+      if (found === null) await this.#deps.outcome.mustBeGone(intent.resource, signal);
       if (found === null || (found.parent !== null && foundParent === undefined)) {
-        this.#deps.outcome.deleted(ino, record.resource, this.#tombstonesBelow(ino));
+        this.#deps.outcome.deleted(intent.id, intent.resource, this.#tombstonesBelow(ino));
       } else {
-        intents.forget(ino);
+        intents.forget(intent.id);
       }
       return;
     }
-    const { resource } = record;
+    const { resource } = intent;
     const isKnown =
       found !== null
-        ? this.#deps.newAddress.learn(ino, resource, found, foundParent)
-        : await this.#deps.newAddress.find(ino, resource, signal);
+        ? this.#deps.newAddress.learn(intent.id, resource, found, foundParent)
+        : await this.#deps.newAddress.find(intent.id, resource, signal);
     if (isKnown) return;
     await this.#deps.outcome.mustBeGone(resource, signal);
-    this.#deps.outcome.gone(ino, resource);
+    this.#deps.outcome.gone(intent.id, resource);
   }
 
-  async #findCreated(ino: Inode, record: UploadRecord, signal: AbortSignal): Promise<void> {
+  async #findCreated(ino: Inode, intent: Intent, signal: AbortSignal): Promise<void> {
     const { store, naming, changes, intents } = this.#deps;
-    const { parentResource, name } = record;
+    const { parentResource, name } = intent;
     const parent = parentResource === null ? undefined : store.get('resource', parentResource);
     if (parentResource === null || name === null || parent === undefined) {
-      intents.forget(ino);
+      intents.forget(intent.id);
       return;
     }
     let entries: readonly RemoteEntry[];
@@ -73,28 +73,28 @@ export class FindingOut {
       entries = await changes.list(parentResource, signal);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      // Where the folder may only have another address by now, what was made is there.
+      // If the folder may only have another URL by now, the created node is there.
       await this.#deps.outcome.parentMissing(parent, parentResource, error, signal);
-      intents.forget(ino);
+      intents.forget(intent.id);
       return;
     }
-    const isFolder = record.action === 'create-folder';
+    const isFolder = intent.action === 'create-folder';
     const ours = entries.find(
       (entry) =>
         entry.name === name &&
         (entry.kind === 'folder') === isFolder &&
-        // A file that has bytes already is not one that we made and never filled.
+        // A file with bytes is not one that we created and never filled.
         (entry.kind === 'folder' || !entry.presentOnServer) &&
         store.get('resource', entry.url) === undefined,
     );
     if (ours === undefined) {
-      intents.forget(ino);
+      intents.forget(intent.id);
       return;
     }
     const node = store.get('node', ino);
     const kind = node?.kind ?? (isFolder ? 'folder' : 'file');
     const made = { url: ours.url, parent, name, fileName: fileNameOf(naming, node, name) };
-    this.#deps.outcome.created(ino, kind, made, 'found');
+    this.#deps.outcome.created(intent.id, ino, kind, made, 'found');
   }
 
   #tombstonesBelow(ino: Inode): readonly Inode[] {

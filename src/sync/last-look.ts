@@ -65,7 +65,7 @@ export class LastLook {
     const { store, changes, clock } = this.#deps;
     const now = await changes.resource(remote.resource, file.kind, signal);
     if (now === null) await this.#deps.mustBeGone(remote.resource, signal);
-    if (now === null || !isChangedSince(file, now) || (await this.#deps.isOnlyDiscarded(remote, signal))) return true;
+    if (now === null || !isChangedSince(file, now) || (await this.#deps.isOnlyAbandoned(remote, signal))) return true;
     store.transact((tx) => {
       const node = tx.get('node', file.ino);
       if (!node?.remote || node.local !== null) return;
@@ -90,7 +90,7 @@ export class LastLook {
       const ino = store.get('resource', entry.url);
       const node = ino === undefined ? undefined : store.get('node', ino);
       if (node?.remote && known.has(node.ino)) {
-        if (!isChangedSince(node, entry) || (await this.#deps.isOnlyDiscarded(node.remote, signal))) continue;
+        if (!isChangedSince(node, entry) || (await this.#deps.isOnlyAbandoned(node.remote, signal))) continue;
       }
       onlyOurs = false;
       if (node !== undefined && node.local === null) store.transact((tx) => removeNode(tx, node, clock.nowMs()));
@@ -102,8 +102,8 @@ export class LastLook {
 export interface LastLookDeps {
   readonly store: StoreWriter;
   readonly changes: Pick<RemoteChanges, 'list' | 'resource'>;
-  /** Of a file that is not as `remote` tells: whether all that came since are bytes of ours that a person gave up. */
-  readonly isOnlyDiscarded: (remote: RemoteFacet, signal: AbortSignal) => Promise<boolean>;
+  /** Whether a file that differs from `remote` was changed by abandoned uploads only. */
+  readonly isOnlyAbandoned: (remote: RemoteFacet, signal: AbortSignal) => Promise<boolean>;
   /** As `NameOutcome.mustBeGone`. */
   readonly mustBeGone: (resource: ResourceUrl, signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;

@@ -6,6 +6,7 @@ import type { Logger } from '../base/log.ts';
 import type { ContentId, ResourceUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { soundContents } from '../bytes/sound-contents.ts';
+import type { Intents } from '../store/intents.ts';
 import { DamagedRow } from '../store/record-codec.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
 import type { StoreWriter } from '../store/tables.ts';
@@ -104,12 +105,12 @@ export class MadeHere {
 
   /** The file that has these bytes, here and on the service; null if it has others by now, or they still change. */
   #fileOf(content: ContentId): ResourceUrl | null {
-    const { store } = this.#deps;
+    const { store, intents } = this.#deps;
     const record = store.get('content', content);
     if (record === undefined || record.kind !== 'draft' || !record.sealed || record.resource === null) return null;
     const ino = store.get('resource', record.resource);
     const node = ino === undefined ? undefined : store.get('node', ino);
-    if (ino === undefined || store.get('upload', ino) !== undefined) return null;
+    if (ino === undefined || intents.ownedBy(ino) !== undefined) return null;
     return node?.remote?.content === content && node.local?.content === content ? record.resource : null;
   }
 
@@ -131,6 +132,7 @@ export class MadeHere {
 export interface MadeHereDeps {
   readonly store: StoreWriter;
   readonly contents: Contents;
+  readonly intents: Pick<Intents, 'ownedBy'>;
   readonly uploads: Pick<UploadService, 'versions'>;
   readonly clock: Clock;
   readonly log: Logger;

@@ -2,12 +2,12 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { RemoteEntry } from '../base/resources.ts';
-import { type Inode, type NodeKind, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
+import { type Inode, type IntentId, type NodeKind, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { PostponedError } from './failure.ts';
-import type { Intents } from './intents.ts';
 import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { OnTreeChange } from './remote-naming.ts';
@@ -21,12 +21,13 @@ export class NameOutcome {
   }
 
   /**
-   * A resource was made for `ino`, or was found where one was to be made.
+   * A resource was created for `ino`, or was found where one was to be created.
    *
-   * @param how what is only found may be somebody else's, who has put something into it, or is about to
-   * @returns who has it now
+   * @param how a resource that was only found may be another client's, which has filled it or is about to
+   * @returns the node that has it now
    */
   created(
+    id: IntentId,
     ino: Inode,
     kind: NodeKind,
     made: { url: ResourceUrl; parent: Inode; name: string; fileName: string },
@@ -35,8 +36,8 @@ export class NameOutcome {
     const { store, intents, clock } = this.#deps;
     return store.transact((tx) => {
       mustBeUnknown(tx, made.url);
-      const maker = intents.beneficiary(tx, ino);
-      intents.end(tx, ino);
+      const maker = intents.get(id)?.owner ?? ino;
+      intents.end(tx, id);
       const nowMs = clock.nowMs();
       const facet: RemoteFacet = {
         resource: made.url,
@@ -57,7 +58,7 @@ export class NameOutcome {
   }
 
   /** The resource was deleted, or found to have been, with the tombstones `below` it. */
-  deleted(ino: Inode, resource: ResourceUrl, below: readonly Inode[]): void {
+  deleted(id: IntentId, resource: ResourceUrl, below: readonly Inode[]): void {
     const { store, intents, clock, index } = this.#deps;
     // The deepest first: what a crash leaves of it is still below the folder whose deletion is then found out.
     const inside = [...below].reverse();
@@ -73,7 +74,8 @@ export class NameOutcome {
     }
     store.transact((tx) => {
       recordDeleted(tx, resource, clock.nowMs());
-      intents.end(tx, ino);
+      intents.end(tx, id);
+      intents.forgetAbandoned(tx, resource);
     });
   }
 
@@ -103,11 +105,12 @@ export class NameOutcome {
   }
 
   /** The service does not have the resource (any more), and it was not this push. Call after `mustBeGone`. */
-  gone(ino: Inode, resource: ResourceUrl): void {
+  gone(id: IntentId | null, resource: ResourceUrl): void {
     const { store, intents, clock, onTreeChange, onKeptOpen, log, isOpen } = this.#deps;
-    log.info({ ino }, 'resource was deleted elsewhere');
+    log.info({ resource }, 'resource was deleted elsewhere');
     const removed = store.transact((tx) => {
-      intents.end(tx, ino);
+      if (id !== null) intents.end(tx, id);
+      intents.forgetAbandoned(tx, resource);
       const node = ownerOf(tx, resource);
       // Whoever has it open may be about to write: tried again until it is closed.
       if (node?.kind === 'file' && node.local !== null && !isContentDirty(node) && isOpen(node.ino)) {
@@ -132,7 +135,7 @@ export class NameOutcome {
     // What came of a push that was parked is asked for as well: what goes into the folder would wait for it for ever.
     this.#findOutAgain(parent);
     this.parentMayHaveMoved(parent, resource, error);
-    this.gone(parent, resource);
+    this.gone(this.#deps.intents.ownedBy(parent)?.id ?? null, resource);
     this.#deps.onDirty(parent);
     return false;
   }
@@ -145,7 +148,7 @@ export class NameOutcome {
    */
   parentMayHaveMoved(parent: Inode, resource: ResourceUrl, error?: ApiError): void {
     const { store, intents } = this.#deps;
-    const isOnItsWay = intents.of(parent) !== undefined && !store.get('dirty', parent)?.parked;
+    const isOnItsWay = intents.ownedBy(parent) !== undefined && !store.get('dirty', parent)?.parked;
     if (isOnItsWay || store.get('resource', resource) !== parent)
       throw new PostponedError('the folder that it lies in, or goes into, is being changed', { cause: error });
   }
@@ -154,7 +157,7 @@ export class NameOutcome {
   #findOutAgain(ino: Inode): void {
     const { store, intents, onDirty } = this.#deps;
     const dirty = store.get('dirty', ino);
-    if (!dirty?.parked || intents.of(ino) === undefined) return;
+    if (!dirty?.parked || intents.ownedBy(ino) === undefined) return;
     store.transact((tx) => tx.put('dirty', ino, { ...dirty, parked: null }));
     onDirty(ino);
   }

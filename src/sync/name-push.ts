@@ -1,13 +1,13 @@
 import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import type { Inode, IntentId, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import type { Intents, NewIntent } from '../store/intents.ts';
 import { listAnew } from '../store/node-table.ts';
-import type { NodeRecord, RemoteFacet, StoreWriter, UploadRecord } from '../store/tables.ts';
+import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { GivingWay } from './giving-way.ts';
-import type { Intents } from './intents.ts';
 import { LastLook, type LastLookDeps } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { NameOutcome } from './name-outcome.ts';
@@ -35,7 +35,7 @@ export interface NamePushDeps {
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;
-  readonly isOnlyDiscarded: LastLookDeps['isOnlyDiscarded'];
+  readonly isOnlyAbandoned: LastLookDeps['isOnlyAbandoned'];
   /** The name of this machine in the names of conflicted copies. */
   readonly host: string;
   readonly deletion: 'trash' | 'forever';
@@ -44,8 +44,8 @@ export interface NamePushDeps {
 type ActionOf<T extends Action['type']> = Extract<Action, { type: T }>;
 
 /**
- * Carries out what the plan decides about names: makes, moves, deletes. What a request may have done without our hearing of
- * it is asked for before it is repeated (`FindingOut`); the intent in table `upload` says what to ask for, also after a crash.
+ * Carries out the plan's decisions about names: creates, moves, deletes. The outcome of a request whose response was lost is found out
+ * before it is repeated (`FindingOut`). The intent in table `intent` says what to look for, also after a crash.
  */
 export class NamePush {
   readonly #deps: NamePushDeps;
@@ -101,13 +101,13 @@ export class NamePush {
     // A listing has brought it back during the look.
     if (store.get('node', ino)?.local !== null) return 'done';
     const path = pathOf(store, ino);
-    this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
-    await this.#sent(ino, () =>
+    const id = this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
+    await this.#sent(id, () =>
       deletion === 'trash'
         ? changes.moveToTrash(resource, node.kind, (isTemporaryName(name) ? nameBefore : null) ?? name, signal)
         : changes.deleteForever(resource, node.kind, signal),
     );
-    this.#outcome.deleted(ino, resource, below);
+    this.#outcome.deleted(id, resource, below);
     onEvent({ type: 'deleted', path, to: deletion });
     return 'done';
   }
@@ -138,14 +138,15 @@ export class NamePush {
     const mediaType = kind === 'symlink' ? SYMLINK_MEDIA_TYPE : mediaTypeOf(name);
     for (let attempt = 1; ; attempt++) {
       const asked = remoteName;
-      this.#begin(ino, { action, parentResource, name: asked, resource: null });
+      const id = this.#begin(ino, { action, parentResource, name: asked, resource: null });
       try {
-        const url = await this.#sent(ino, () =>
+        const url = await this.#sent(id, () =>
           kind === 'folder'
             ? changes.createFolder(parentResource, asked, signal)
             : changes.createFile(parentResource, asked, mediaType, signal),
         );
-        const isMade = this.#outcome.created(ino, kind, { url, parent, name: asked, fileName: name }, 'made') === ino;
+        const isMade =
+          this.#outcome.created(id, ino, kind, { url, parent, name: asked, fileName: name }, 'made') === ino;
         if (isMade && asked !== naming.toRemoteName(name)) this.#calledOtherwise(ino, parent, asked);
         return isMade;
       } catch (error) {
@@ -160,7 +161,7 @@ export class NamePush {
         const way = await this.#wayAround(refused, signal);
         if (way.type === 'adopt') {
           const found = { url: way.url, parent, name: asked, fileName: name };
-          return this.#outcome.created(ino, kind, found, 'found') === ino;
+          return this.#outcome.created(id, ino, kind, found, 'found') === ino;
         }
         if (way.type !== 'rename' && error.status === 400) throw nameRefused(error);
         this.#mustBeWanted(node, place, way.type === 'rename' ? null : asked);
@@ -188,13 +189,18 @@ export class NamePush {
     let remoteName = wanted;
     for (let attempt = 1; ; attempt++) {
       const asked = remoteName;
-      this.#begin(ino, { action: 'relocate', parentResource: target, name: asked, resource: remote.resource });
+      const id = this.#begin(ino, {
+        action: 'relocate',
+        parentResource: target,
+        name: asked,
+        resource: remote.resource,
+      });
       try {
-        const url = await this.#sent(ino, () => changes.relocate(remote.resource, kind, target, asked, signal));
+        const url = await this.#sent(id, () => changes.relocate(remote.resource, kind, target, asked, signal));
         store.transact((tx) => {
           const there = { resource: url, parent: targetIno, name: asked, shownAs: fileName };
           recordRelocated(tx, remote.resource, there, clock.nowMs());
-          intents.end(tx, ino);
+          intents.end(tx, id);
           intents.readdress(tx, remote.resource, url);
         });
         if (asked !== wanted) this.#calledOtherwise(ino, targetIno, asked);
@@ -283,10 +289,10 @@ export class NamePush {
     // The folder may have got another address itself since the push began.
     const parentResource = store.get('node', aimed.folder)?.remote?.resource ?? aimed.resource;
     // As long as that is not known, what listings tell of the place is not somebody else's.
-    this.#begin(ino, { action: 'relocate', parentResource, name: aimed.name, resource });
+    const id = this.#begin(ino, { action: 'relocate', parentResource, name: aimed.name, resource });
     const found = await changes.resource(resource, kind, signal);
     if (found !== null && found.url === resource) {
-      this.#deps.intents.forget(ino);
+      this.#deps.intents.forget(id);
       // What is asked for under an address of before is asked for again.
       if (store.get('resource', aimed.resource) === aimed.folder)
         await this.#outcome.parentMissing(aimed.folder, aimed.resource, error, signal);
@@ -294,27 +300,23 @@ export class NamePush {
     }
     const foundParent = folderOf(store, found?.parent);
     const isKnown =
-      found !== null
-        ? newAddress.learn(ino, resource, found, foundParent)
-        : await newAddress.find(ino, resource, signal);
+      found !== null ? newAddress.learn(id, resource, found, foundParent) : await newAddress.find(id, resource, signal);
     if (isKnown) return;
     await this.#outcome.mustBeGone(resource, signal);
-    this.#outcome.gone(ino, resource);
+    this.#outcome.gone(id, resource);
   }
 
-  #begin(ino: Inode, intent: Pick<UploadRecord, 'action' | 'parentResource' | 'name' | 'resource'>): void {
+  #begin(owner: Inode, started: Omit<NewIntent, 'owner' | 'content'>): IntentId {
     const { store, intents, clock } = this.#deps;
-    store.transact((tx) => {
-      intents.put(tx, ino, { ...intent, startedMs: clock.nowMs(), content: null, version: null });
-    });
+    return store.transact((tx) => intents.begin(tx, { ...started, owner, content: null }, clock.nowMs()));
   }
 
-  /** A request that may take effect unheard of. What certainly did nothing is forgotten at once. */
-  async #sent<T>(ino: Inode, request: () => Promise<T>): Promise<T> {
+  /** A request that may take effect although its response is lost. The intent ends if the request certainly had no effect. */
+  async #sent<T>(id: IntentId, request: () => Promise<T>): Promise<T> {
     try {
       return await request();
     } catch (error) {
-      if (hadNoEffect(error)) this.#deps.intents.forget(ino);
+      if (hadNoEffect(error)) this.#deps.intents.forget(id);
       throw error;
     }
   }

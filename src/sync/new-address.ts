@@ -1,9 +1,9 @@
 import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
-import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Inode, IntentId, ResourceUrl } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
-import type { Intents } from './intents.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import { fileNameOf, ownerOf, recordRelocated } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
@@ -21,13 +21,13 @@ export class NewAddress {
   }
 
   /**
-   * Looks for a resource of ours, whose address is nobody's any more, where the push of `ino` was to put it: nobody here knows another that is
+   * Looks for a resource of ours, whose address is nobody's any more, where the push was to put it: nobody here knows another that is
    * called so there. What is found is written down with the end of that push.
    */
-  async find(ino: Inode, resource: ResourceUrl, signal: AbortSignal): Promise<boolean> {
+  async find(id: IntentId, resource: ResourceUrl, signal: AbortSignal): Promise<boolean> {
     const { store, naming, changes, intents, clock } = this.#deps;
     // As it is now: since the push began the folder may have got another address itself.
-    const { parentResource: folder = null, name = null } = intents.of(ino) ?? {};
+    const { parentResource: folder = null, name = null } = intents.get(id) ?? {};
     const parent = folder === null ? undefined : store.get('resource', folder);
     if (folder === null || name === null || parent === undefined) return false;
     const entries = await this.#entriesOf(changes, parent, folder, signal);
@@ -41,20 +41,20 @@ export class NewAddress {
     store.transact((tx) => {
       const place = { resource: found.url, parent, name, shownAs: fileNameOf(naming, node, name) };
       recordRelocated(tx, resource, place, clock.nowMs());
-      intents.end(tx, ino);
+      intents.end(tx, id);
       intents.readdress(tx, resource, found.url);
     });
     return true;
   }
 
   /** What the service tells of a resource of ours after it was to be moved, under whatever address. @returns false where another has that */
-  learn(ino: Inode, resource: ResourceUrl, found: RemoteResource, parent: Inode | undefined): boolean {
+  learn(id: IntentId, resource: ResourceUrl, found: RemoteResource, parent: Inode | undefined): boolean {
     const { store, naming, intents, clock } = this.#deps;
     return store.transact((tx) => {
       const node = ownerOf(tx, resource);
       const owner = tx.get('resource', found.url);
       if (owner !== undefined && owner !== node?.ino) return false;
-      intents.end(tx, ino);
+      intents.end(tx, id);
       if (!node?.remote) return true;
       const { remote } = node;
       // Somewhere we do not know: somebody else moved it, and a listing will say so.

@@ -41,14 +41,16 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     triedMs: (ino) => due.triedMs(ino),
     isPushing: (ino) => pushing.has(ino),
     senderTo: (ino) => {
-      if (pushing.size === 0) return null;
-      const begun = pushing.has(ino) ? ino : intents.predecessor(ino);
-      if (begun === null || !pushing.has(begun)) return null;
-      const { version = null, resource = null } = intents.of(begun) ?? {};
-      return version !== null && resource === store.get('node', ino)?.remote?.resource ? begun : null;
+      const starter = pushing.starterFor(ino);
+      if (starter === null || !pushing.has(starter)) return null;
+      const { version = null, resource = null } = intents.ownedBy(ino) ?? {};
+      return version !== null && resource === store.get('node', ino)?.remote?.resource ? starter : null;
     },
-    isUnsure: (ino) => store.get('upload', ino) !== undefined,
-    predecessor: (ino) => intents.predecessor(ino),
+    isUnsure: (ino) => intents.ownedBy(ino) !== undefined,
+    predecessor: (ino) => {
+      const starter = pushing.starterFor(ino);
+      return starter === ino ? null : starter;
+    },
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
     remoteChildren: (folder) => index.remoteChildren(folder),
     whoNeeds: ({ content, resource }) => {

@@ -1,5 +1,6 @@
 import type { Inode } from '../base/vocabulary.ts';
-import type { NodeRecord, UploadRecord } from '../store/tables.ts';
+import type { Intent } from '../store/intents.ts';
+import type { NodeRecord } from '../store/tables.ts';
 import type { Action } from './plan.ts';
 
 /** One step that the service takes part in, from when it may begin to its end. */
@@ -11,7 +12,7 @@ export interface Push {
   /** Of `elapsedMs`. */
   readonly startedMs: number;
   /** What is known of the step's node: as long as it is the same, nothing came of the push. */
-  readonly before: { readonly node: NodeRecord | undefined; readonly intent: UploadRecord | undefined };
+  readonly before: { readonly node: NodeRecord | undefined; readonly intent: Intent | undefined };
 }
 
 /** Who keeps others, or itself, from being pushed. */

@@ -1,8 +1,7 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
-import type { UploadRecord } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
+import { PostponedError } from './failure.ts';
 import { FindingOut } from './finding-out.ts';
-import type { Intents } from './intents.ts';
 import { NameOutcome } from './name-outcome.ts';
 import { NamePush } from './name-push.ts';
 import { NewAddress } from './new-address.ts';
@@ -28,25 +27,10 @@ export class Pusher {
     const onGone = outcome.gone.bind(outcome);
     const mustBeGone = outcome.mustBeGone.bind(outcome);
     const session = new UploadSession({ ...deps, onGone, mustBeGone, plainPutMaxBytes, host });
-    const isOnlyDiscarded = session.isOnlyDiscarded.bind(session);
+    const isOnlyAbandoned = session.isOnlyAbandoned.bind(session);
     this.#session = session;
-    this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, isOnlyDiscarded, deletion, host });
+    this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, isOnlyAbandoned, deletion, host });
     this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, naming: names });
-  }
-
-  /** What an earlier process began: nobody knows what came of it. */
-  resume(begun: readonly Inode[]): void {
-    this.#session.resume(begun);
-  }
-
-  /** Of bytes: whether something may have been sent that a later try goes on with, or has to ask for. */
-  wasSent(record: UploadRecord): boolean {
-    return this.#session.wasSent(record);
-  }
-
-  /** A person, or a deletion, gives up what was begun so. */
-  discarded(record: UploadRecord): void {
-    this.#session.discarded(record);
   }
 
   /**
@@ -57,10 +41,10 @@ export class Pusher {
     const { ino } = action;
     switch (action.type) {
       case 'find-out': {
-        const record = this.#deps.intents.of(ino);
-        if (record === undefined) break;
-        if (record.resource !== null && record.content !== null) await this.#session.push(ino, signal);
-        else await this.#findingOut.findOut(ino, record, signal);
+        const intent = this.#deps.intents.ownedBy(ino);
+        if (intent === undefined) break;
+        if (intent.content !== null) await this.#session.push(ino, signal);
+        else await this.#findingOut.findOut(ino, intent, signal);
         break;
       }
       case 'create-folder':
@@ -78,6 +62,8 @@ export class Pusher {
         if (await settleUnchanged(this.#deps, ino, signal)) return 'unchanged';
         // Opened again while its bytes were compared: half a file is never pushed.
         if (this.#deps.isBeingWritten(ino)) return 'unchanged';
+        // Renamed meanwhile over a file that another push is sending.
+        if (this.#deps.isOthers(ino)) throw new PostponedError('another push works for this file');
         await this.#session.push(ino, signal);
         break;
       case 'relocate':
@@ -93,8 +79,9 @@ export class Pusher {
 }
 
 export interface PusherDeps extends SyncDeps {
-  readonly intents: Intents;
   readonly index: DirtyIndex;
+  /** Whether a push that was started for another node works for this one. */
+  readonly isOthers: (ino: Inode) => boolean;
   /** Another node than the one that is pushed has to be pushed now. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;

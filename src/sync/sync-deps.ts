@@ -3,8 +3,8 @@ import type { Logger } from '../base/log.ts';
 import type { ServiceHealth } from '../base/service-health.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
+import type { Intents } from '../store/intents.ts';
 import type { StoreWriter } from '../store/tables.ts';
-import type { PushMarking } from './intents.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import type { OnTreeChange, RemoteNaming } from './remote-naming.ts';
 import type { SyncEvent } from './sync-event.ts';
@@ -15,7 +15,7 @@ export interface SyncDeps {
   readonly store: StoreWriter;
   readonly contents: Contents;
   readonly names: RemoteNaming;
-  readonly marks: PushMarking;
+  readonly intents: Intents;
   readonly changes: RemoteChanges;
   readonly uploads: UploadService;
   /** Fetches what is missing of a version, so that a draft over it can be sent. */

@@ -2,18 +2,19 @@ import { isDeepStrictEqual } from 'node:util';
 import { unlessAborted } from '../base/abort.ts';
 import { SignInError, TransportError, UsageError } from '../base/errors.ts';
 import type { ContentId, Inode } from '../base/vocabulary.ts';
+import { type Intents, mayHaveActed } from '../store/intents.ts';
 import { ifSound, liesIn } from '../store/node-table.ts';
 import type { Transaction } from '../store/tables.ts';
 import { Agenda } from './agenda.ts';
 import { DirtyIndex } from './dirty-index.ts';
 import { type Discard, Discarding } from './discarding.ts';
 import { type Failure, failureOf } from './failure.ts';
-import { Intents } from './intents.ts';
 import { MadeHere } from './made-here.ts';
 import type { Action } from './plan.ts';
 import type { Push } from './push.ts';
 import { Pusher } from './pusher.ts';
 import { Refusals } from './refusals.ts';
+import { RunningPushes } from './running-pushes.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import { pathOf, type SyncStatus, type WaitingChange } from './sync-event.ts';
 import { SyncReporter } from './sync-reporter.ts';
@@ -27,7 +28,7 @@ const TURN_AGAIN_MS = 5_000;
 /**
  * Brings what is dirty to the service: starts what the agenda says is ready, some at a time, and tells it what came of each.
  * Driven by what happens (a change, an answer, a moment that was waited for); idle, it does nothing at all.
- * Whatever fails is tried again or parked, and never dropped; what was begun is in table `upload` and gone on with after any
+ * Whatever fails is tried again or parked, and never dropped; what was begun is in table `intent` and continues after any
  * end of the process.
  *
  * INVARIANT: one push at a time per node, and none for a node whose last push has an unknown outcome but to find that out.
@@ -42,7 +43,7 @@ export class SyncLoop {
   readonly #discarding: Discarding;
   readonly #refusals: Refusals;
 
-  readonly #pushing = new Map<Inode, AbortController>();
+  readonly #pushing: RunningPushes;
   /** About to be given up: no push of theirs begins. */
   readonly #givingUp = new Set<Inode>();
   readonly #requests = new Set<SyncRequest>();
@@ -56,45 +57,44 @@ export class SyncLoop {
   constructor(deps: SyncDeps) {
     this.#deps = deps;
     const { store, clock, contents, log } = deps;
-    const index = new DirtyIndex(store);
-    const intents = new Intents({ store, index, marks: deps.marks });
+    const { intents } = deps;
     this.#intents = intents;
+    const pushing = new RunningPushes(intents);
+    this.#pushing = pushing;
+    const index = new DirtyIndex(store, intents);
     this.#refusals = new Refusals(deps);
     this.#discarding = new Discarding({ store, intents, naming: deps.names, clock });
     deps.health.onReachable(() => this.#wake());
     const madeHere = new MadeHere(deps);
     this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
-    const pushing = this.#pushing;
     const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#refusals.has(ino) || this.#givingUp.has(ino);
     const onWork = (): void => this.#wake();
     const onUndecided = (ino: Inode, error: unknown): void => this.#undecided(ino, error);
-    const onVoid = (ino: Inode): void => this.#endVoid(ino);
+    const onVoid = (ino: Inode): void => pushing.abort(ino, 'the file was removed');
     const requests = this.#requests;
     const busy = {
       get size() {
         return pushing.size;
       },
       has: isBusy,
+      starterFor: (ino: Inode) => pushing.starterFor(ino),
     };
-    const agenda = new Agenda({
-      ...{ ...deps, index, intents, pushing: busy, requests, onWork, onVoid, onUndecided },
-    });
+    const agenda = new Agenda({ ...deps, index, pushing: busy, requests, onWork, onVoid, onUndecided });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
     const onInTheWay: OnInTheWay = (ino, asker, place) => agenda.inTheWay(ino, asker, place);
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
-    this.#pusher = new Pusher({ ...deps, intents, index, onDirty, onInTheWay, onKeptOpen, onNameless });
+    const isOthers = (ino: Inode): boolean => (pushing.starterFor(ino) ?? ino) !== ino;
+    this.#pusher = new Pusher({ ...deps, index, isOthers, onDirty, onInTheWay, onKeptOpen, onNameless });
     this.#reporter = new SyncReporter({ ...deps, agenda, pushing });
   }
 
-  /** Goes on with what tables `upload` and `dirty` hold. */
+  /** Continues with tables `intent` and `dirty`. */
   start(): void {
     if (this.#state !== 'new') throw new Error('a sync is started once');
     this.#state = 'running';
-    const begun = this.#intents.load();
-    this.#pusher.resume(begun);
-    this.#agenda.load(begun);
+    this.#agenda.load();
     this.#tidying.soon();
     this.#wake();
   }
@@ -123,7 +123,7 @@ export class SyncLoop {
     const request = new SyncRequest({
       inos: this.#dirtyWithin(within, 'inside'), // so that it is told of
       store,
-      isBusy: (ino) => this.#pushing.has(ino) || this.#refusals.has(ino) || this.#intents.of(ino) !== undefined,
+      isBusy: (ino) => this.#pushing.has(ino) || this.#refusals.has(ino) || this.#intents.ownedBy(ino) !== undefined,
       isBeingWritten,
       blockerOf: (ino, found) => this.#agenda.blockerOf(ino, found),
       signal,
@@ -161,8 +161,7 @@ export class SyncLoop {
     this.#refusals.stop();
     this.#tidying.stop();
     this.#agenda.stop();
-    for (const controller of this.#pushing.values())
-      controller.abort(new DOMException('the mount stops', 'AbortError'));
+    this.#pushing.abortAll('the mount stops');
     for (const request of this.#requests) request.abort(new DOMException('the mount stops', 'AbortError'));
     if (this.#pushing.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
   }
@@ -205,25 +204,23 @@ export class SyncLoop {
       for (let busy = true; busy; inos = this.#dirtyWithin(within, 'outside')) {
         for (const ino of inos) {
           held.add(ino);
-          // What is on its way for a file that was renamed over another may have been begun by that one.
-          const before = this.#intents.predecessor(ino);
-          if (before !== null) held.add(before);
+          // The push may have been started for another node, over which this one was renamed.
+          const starter = this.#pushing.starterFor(ino);
+          if (starter !== null) held.add(starter);
         }
-        // Otherwise one would begin again while others still end, and each of them in turn.
+        // Block new pushes first. Otherwise an aborted push restarts while we wait for the others.
         for (const ino of held) {
           this.#givingUp.add(ino);
           this.#refusals.drop(ino);
         }
         const pushed = [...held].filter((ino) => this.#pushing.has(ino));
         busy = pushed.length > 0;
-        for (const ino of pushed) this.#pushing.get(ino)?.abort(new DOMException('given up', 'AbortError'));
+        for (const ino of pushed) this.#pushing.abort(ino, 'given up');
         if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
       }
       if (inos.some(isOpenForWriting)) throw new UsageError('a file there is open for writing: close it first');
       const given = this.#discarding.preview(inos);
-      const begun = inos.map((ino) => this.#intents.of(ino)).filter((record) => record !== undefined);
       onTreeChange(this.#discarding.discard(inos));
-      for (const record of begun) this.#pusher.discarded(record);
       return given;
     } finally {
       for (const ino of held) this.#givingUp.delete(ino);
@@ -276,11 +273,11 @@ export class SyncLoop {
   /** Never rejects. */
   async #push(push: Push): Promise<void> {
     const { ino } = push.action;
-    const controller = new AbortController();
-    this.#pushing.set(ino, controller);
+    const signal = this.#pushing.start(ino);
+    let isInDoubt = false;
     try {
-      if (!(await this.#isOvertaken(push, controller.signal))) {
-        const outcome = await this.#pusher.push(push.action, controller.signal);
+      if (!(await this.#isOvertaken(push, signal))) {
+        const outcome = await this.#pusher.push(push.action, signal);
         // To have found out what the last one did is no answer to the next one, where there is one.
         if (push.action.type !== 'find-out' || !this.#isLeft(ino)) this.#unanswered.delete(ino);
         this.#refusals.drop(ino);
@@ -289,36 +286,42 @@ export class SyncLoop {
       }
     } catch (error) {
       const failure = failureOf(error);
-      // Who refuses may be the network, and then a person has nothing to do about the change.
-      if (failure.type === 'park' && failure.isRefusal && this.#state === 'running')
-        void this.#doubt(push, failure, error);
+      // The network may have refused instead of the service: then there is nothing to do for a person.
+      isInDoubt = failure.type === 'park' && failure.isRefusal && this.#state === 'running';
+      if (failure.type === 'park' && isInDoubt) void this.#doubt(push, failure, error);
       else this.#record(push.action, failure, error);
     }
-    this.#pushing.delete(ino);
-    this.#over(push, () => this.#agenda.ended(push));
+    const owner = this.#pushing.ownerOf(ino);
+    this.#pushing.end(ino);
+    if (!isInDoubt) this.#pushing.release(ino);
+    this.#over(push, () => this.#agenda.ended(push, owner));
     for (const heard of this.#onPushEnd.splice(0)) heard();
     if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
     this.#wake();
   }
 
   /** As `failed`, where that may fail itself. Never throws. */
-  #record(action: Action, failure: Failure, error: unknown): void {
+  #record({ ino: starter, type }: Action, failure: Failure, error: unknown): void {
+    const ino = this.#pushing.ownerOf(starter);
     try {
-      this.#failed(action, failure, error);
+      this.#failed(ino, type, failure, error);
     } catch (err) {
-      this.#deps.log.error({ ino: action.ino, err }, 'failure not recorded');
-      this.#agenda.failed(action.ino, null);
+      this.#deps.log.error({ ino, err }, 'failure not recorded');
+      this.#agenda.failed(ino, null);
     }
   }
 
   /** Parks once it is known that the service refused. The push has no place meanwhile. Never rejects. */
   async #doubt(push: Push, refusal: Parked, error: unknown): Promise<void> {
+    const { ino } = push.action;
     const verdict = await this.#refusals.verdict(push);
-    if (verdict === null) return; // given up, tried again, or left to the next start
+    const owner = this.#pushing.ownerOf(ino);
+    if (verdict === null) return this.#pushing.release(ino); // given up, tried again, or left to the next start
     if (verdict.type === 'refused') this.#record(push.action, refusal, error);
     else if (verdict.type === 'unconfirmed') this.#record(push.action, failureOf(verdict.error), verdict.error);
-    else if (verdict.type === 'changed') this.#agenda.failed(push.action.ino, null);
-    this.#over(push, () => this.#agenda.settled(push));
+    else if (verdict.type === 'changed') this.#agenda.failed(owner, null);
+    this.#pushing.release(ino);
+    this.#over(push, () => this.#agenda.settled(push, owner));
     this.#wake();
   }
 
@@ -334,7 +337,7 @@ export class SyncLoop {
   }
 
   #isLeft(ino: Inode): boolean {
-    return this.#deps.store.get('dirty', ino) !== undefined || this.#intents.of(ino) !== undefined;
+    return this.#deps.store.get('dirty', ino) !== undefined || this.#intents.ownedBy(ino) !== undefined;
   }
 
   /** Whether there is something else to be done about the node by now, because of what was seen right before its push. */
@@ -351,15 +354,7 @@ export class SyncLoop {
     return !isDeepStrictEqual(store.get('node', action.ino), before.node);
   }
 
-  /** The file that the push sends bytes to was removed: what the service has of that version goes with the file. */
-  #endVoid(ino: Inode): void {
-    const begun = this.#intents.of(ino);
-    // The version may be complete by now. The check before the deletion must not take it for a foreign save.
-    if (begun !== undefined) this.#pusher.discarded(begun);
-    this.#pushing.get(ino)?.abort(new DOMException('the file was removed', 'AbortError'));
-  }
-
-  #failed({ ino, type }: Action, failure: Failure, error: unknown): void {
+  #failed(ino: Inode, type: Action['type'], failure: Failure, error: unknown): void {
     const { log, store, health } = this.#deps;
     switch (failure.type) {
       case 'stopped':
@@ -384,11 +379,11 @@ export class SyncLoop {
         const isWanted = store.get('dirty', ino) !== undefined;
         store.transact((tx) => this.#park(tx, ino, failure));
         this.#tellParked(ino, type, failure);
-        // Bytes of which nothing was sent that a later try could go on with. What may have been done to names is still to be found out.
-        // Where that cannot be written down, it is parked all the same.
-        const begun = this.#intents.of(ino);
-        if (begun?.content != null && !this.#pusher.wasSent(begun)) store.transact((tx) => this.#intents.end(tx, ino));
-        // Given up here meanwhile: no person is told of it, nor will retry it.
+        // An upload of which nothing was sent has nothing to resume. The outcome of other requests still has to be found out.
+        // The node is parked even if this cannot be stored.
+        const begun = this.#intents.ownedBy(ino);
+        if (begun?.content != null && !mayHaveActed(begun)) this.#intents.forget(begun.id);
+        // Discarded meanwhile: no person sees it parked, and none will retry it.
         else if (begun !== undefined && !isWanted) this.#agenda.failed(ino, null);
         return;
       }

@@ -1,11 +1,11 @@
 import type { Clock } from '../base/clock.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { conflictName } from '../tree/conflict-name.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { PostponedError } from './failure.ts';
-import type { Intents } from './intents.ts';
 import { recordRelocated } from './outcome.ts';
 import { isMoved } from './plan.ts';
 import type { Place } from './refused-names.ts';
@@ -86,7 +86,7 @@ export class TakenNames {
     const { store, intents, naming, clock, onDirty } = this.#deps;
     const parent = store.get('resource', folder);
     const remote = store.get('node', ino)?.remote;
-    if (parent === undefined || !remote || intents.of(ino) !== undefined) return;
+    if (parent === undefined || !remote || intents.ownedBy(ino) !== undefined) return;
     if (remote.parent === parent && remote.name === entry.name) return;
     const place = { resource: entry.url, parent, name: entry.name, shownAs: naming.toFileName(entry.name) };
     store.transact((tx) => recordRelocated(tx, entry.url, place, clock.nowMs()));

@@ -12,6 +12,7 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { departedAttributes, departedWeight, forgetOldDeparted, keepDeparted } from '../store/departed-attributes.ts';
+import type { Intents } from '../store/intents.ts';
 import { childOf, isDirty, isSuspect, newInode, writeNode } from '../store/node-table.ts';
 import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { DepartedRecord, FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
@@ -79,6 +80,7 @@ export interface NewcomerOptions {
 export interface ListingApplicationDeps {
   readonly store: StoreWriter;
   readonly names: Names;
+  readonly intents: Intents;
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;
@@ -100,6 +102,7 @@ export class ListingApplication {
   readonly gone: RemoteDeletions;
   readonly #store: StoreWriter;
   readonly #names: Names;
+  readonly #intents: Intents;
   readonly #marks: PushMarks;
   readonly #clock: Clock;
   readonly #options: NewcomerOptions;
@@ -116,6 +119,7 @@ export class ListingApplication {
   constructor(deps: ListingApplicationDeps) {
     this.#store = deps.store;
     this.#names = deps.names;
+    this.#intents = deps.intents;
     this.#marks = deps.marks;
     this.#contents = deps.contents;
     this.#log = deps.log;
@@ -237,7 +241,10 @@ export class ListingApplication {
     if (resource === remote.resource) return true;
     if (this.#store.get('resource', resource) !== undefined) return false;
     const after = { ...node, remote: { ...remote, resource } };
-    this.#store.transact((tx) => writeNode(tx, node, after, this.#clock.nowMs()));
+    this.#store.transact((tx) => {
+      writeNode(tx, node, after, this.#clock.nowMs());
+      this.#intents.readdress(tx, remote.resource, resource);
+    });
     // Requests refused under the old URL are retried.
     if (isDirty(after)) this.#toPush(after.ino);
     return true;
@@ -334,6 +341,7 @@ export class ListingApplication {
       child: (parent, name) => childOf(tx, parent, name),
       mayJudge: (ino) => this.#marks.mayJudge(ino, sequence),
       isStranger: this.#marks.strangers(folder.remote?.resource ?? null, sequence),
+      mayHoldAbandoned: (resource) => this.#intents.abandonedOf(resource).length > 0,
       newInode: () => newInode(tx),
       departed: (resource) => {
         const kept = isAnyDeparted ? departedAttributes(tx, resource, this.#clock.nowMs()) : undefined;

@@ -46,6 +46,8 @@ export interface MergeView {
   mayJudge(ino: Inode): boolean;
   /** Whether a resource without a node was created elsewhere (`PushMarks.strangers`). */
   isStranger(entry: RemoteEntry): boolean;
+  /** Whether an abandoned upload may have added a version to the resource (`store/intents`). */
+  mayHoldAbandoned(resource: ResourceUrl): boolean;
   newInode(): Inode;
   /** What was set here on a node of this address, which is gone. */
   departed(resource: ResourceUrl): DepartedRecord | undefined;
@@ -172,12 +174,11 @@ class Merge implements MergePlan {
     const { local } = node;
 
     if (local === null) {
-      if (!isRewritten(base, entry)) {
-        // Deleted here, only renamed remotely: the deletion stands.
-        if (moved || renamed) {
-          const shownAs = this.#view.names.toFileName(entry.name);
-          this.#put(node, { ...node, remote: this.#remoteOf(entry, shownAs, base) });
-        }
+      const mayBeOurs = this.#view.mayHoldAbandoned(base.resource);
+      if (mayBeOurs || !isRewritten(base, entry)) {
+        // Deleted here, only renamed remotely: the deletion stands. Bytes that may be ours are left to the deletion's preflight.
+        const reported = this.#remoteOf(entry, this.#view.names.toFileName(entry.name), base);
+        if (moved || renamed) this.#put(node, { ...node, remote: mayBeOurs ? withBytesOf(base, reported) : reported });
         return;
       }
       const given = this.#nameFor(entry, node.ino);

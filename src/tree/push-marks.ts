@@ -1,5 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import { soundNode } from '../store/node-table.ts';
 import type { StoreReader } from '../store/tables.ts';
 
@@ -7,54 +8,29 @@ import type { StoreReader } from '../store/tables.ts';
  * Fences listings against pushes. A listing that was *requested* before our push was acknowledged shows the earlier
  * state of the service. Applying it would restore what we deleted and undo our renames.
  *
- * Every listing gets a sequence number at its request; every push is marked from `begin` to `end`.
+ * Every listing gets a sequence number at its request. A push is in progress while its owner has an open intent.
  */
 export class PushMarks {
   readonly #store: StoreReader;
+  readonly #intents: Intents;
   #sequence = 0;
-  /**
-   * Pushes in progress, with the resource of each at its start (the store forgets a trashed one before the push ends).
-   */
-  readonly #underWay = new Map<Inode, ResourceUrl | null>();
-  /**
-   * Nodes that took over a resource whose push is in progress: listings are not valid for them until that push ends.
-   */
-  readonly #heirs = new Map<Inode, Inode>();
   /** Unfinished listings: ended pushes older than them must be remembered. */
   readonly #listings = new Set<number>();
   /** The newest sequence number issued when the push ended, by node and by resource; oldest first. */
   readonly #endedNodes = new Map<Inode, number>();
   readonly #endedResources = new Map<ResourceUrl, number>();
 
-  constructor(deps: { readonly store: StoreReader }) {
+  constructor(deps: { readonly store: StoreReader; readonly intents: Intents }) {
     this.#store = deps.store;
-  }
-
-  /** Call before the first request of a push that changes the resource of `ino`. */
-  begin(ino: Inode): void {
-    this.#underWay.set(ino, soundNode(this.#store, ino)?.remote?.resource ?? null);
-  }
-
-  /** Call after the outcome of the push was stored. */
-  end(ino: Inode): void {
-    const resource = this.#underWay.get(ino) ?? null;
-    this.#underWay.delete(ino);
-    this.#note(ino, resource);
-    for (const [heir, from] of this.#heirs) {
-      if (from !== ino) continue;
-      this.#heirs.delete(heir);
-      this.#note(heir, null);
-    }
-  }
-
-  /** `heir` took over the resource of `from`, whose push may be in progress. */
-  inherit(from: Inode, heir: Inode): void {
-    if (this.#underWay.has(from)) this.#heirs.set(heir, from);
+    this.#intents = deps.intents;
+    this.#intents.onChange((before, after) => {
+      if (before !== undefined && after === undefined) this.#note(before.owner, before.resource);
+    });
   }
 
   /** Whether a push of `ino` is in progress, or its outcome is unknown. */
   isBusy(ino: Inode): boolean {
-    return this.#underWay.has(ino) || this.#heirs.has(ino) || this.#store.get('upload', ino) !== undefined;
+    return this.#intents.ownedBy(ino) !== undefined;
   }
 
   /** The number for a new listing, before its request. Return it with `finish`. */
@@ -95,15 +71,11 @@ export class PushMarks {
    * made it, or if an unacknowledged move of ours may have changed its URL.
    */
   strangers(folder: ResourceUrl | null, requestedSequence: number): (entry: RemoteEntry) => boolean {
-    const ours = new Set<ResourceUrl | null>(this.#underWay.values());
     const names = new Set<string | null>();
-    // A short table: uploads in progress and those interrupted by a crash.
-    for (const [, upload] of this.#store.all('upload')) {
-      if (upload.resource !== null) ours.add(upload.resource);
-      if (upload.parentResource !== null && upload.parentResource === folder) names.add(upload.name);
-    }
-    return (entry) =>
-      !ours.has(entry.url) && !names.has(entry.name) && requestedSequence > (this.#endedResources.get(entry.url) ?? 0);
+    for (const { parentResource, name } of this.#intents.open())
+      if (parentResource !== null && parentResource === folder) names.add(name);
+    return ({ url, name }) =>
+      !this.#intents.concerns(url) && !names.has(name) && requestedSequence > (this.#endedResources.get(url) ?? 0);
   }
 
   #note(ino: Inode, resource: ResourceUrl | null): void {

@@ -1,12 +1,12 @@
 import type { Logger } from '../base/log.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import { isContentDirty, isDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { NodeChange } from './listing-merge.ts';
 import { isWithin } from './live-folder.ts';
 import { planRecreate } from './plan-recreate.ts';
 import { planRemoteDelete } from './plan-remote-delete.ts';
-import type { PushMarks } from './push-marks.ts';
 
 /** An open file. */
 export interface OpenHere {
@@ -99,11 +99,11 @@ export class RemoteDeletions {
   }
 
   #view(written: ReadonlySet<Inode>) {
-    const { store, marks } = this.#deps;
+    const { store, intents } = this.#deps;
     return {
       node: (ino: Inode) => soundNode(store, ino),
       children: (parent: Inode) => this.#childrenOf(parent),
-      isBusy: (ino: Inode) => marks.isBusy(ino),
+      isBusy: (ino: Inode) => intents.ownedBy(ino) !== undefined,
       // A file open for writing is recreated only if its bytes are here.
       isBeingWritten: (ino: Inode) => written.has(ino) && store.get('node', ino)?.local?.content != null,
     };
@@ -129,9 +129,9 @@ export class RemoteDeletions {
 
   /** All nodes that may have to be kept: found from the changed nodes, not by walking the folder. */
   *#changedHere(written: ReadonlySet<Inode>): Iterable<Inode> {
-    const { store } = this.#deps;
+    const { store, intents } = this.#deps;
     for (const [ino] of store.all('dirty')) yield ino;
-    for (const [ino] of store.all('upload')) yield ino;
+    for (const { owner } of intents.open()) yield owner;
     yield* written;
   }
 
@@ -146,7 +146,7 @@ export class RemoteDeletions {
 
 export interface RemoteDeletionsDeps {
   readonly store: StoreReader;
-  readonly marks: PushMarks;
+  readonly intents: Intents;
   readonly log: Logger;
   readonly openFiles: () => Iterable<OpenHere>;
   /** Writes the changes in one record and invalidates the kernel's caches. */

@@ -1,7 +1,7 @@
 import type { Inode } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import { newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
-import type { PushMarks } from './push-marks.ts';
 
 /**
  * A save keeps the file's history: which node takes over a resource when names change hands.
@@ -11,7 +11,7 @@ import type { PushMarks } from './push-marks.ts';
  * in the end takes over the resource that had it before, and its bytes become the next version.
  */
 export class Succession {
-  readonly #marks: PushMarks;
+  readonly #intents: Intents;
   readonly #changed: (ino: Inode, what: 'moved' | 'removed') => void;
   readonly #succeeded: (former: Inode, heir: Inode) => void;
   readonly #saveWindowMs: number;
@@ -20,14 +20,14 @@ export class Succession {
   readonly #vacated = new Map<string, { readonly ino: Inode; readonly atMs: number }>();
 
   constructor(deps: {
-    readonly marks: PushMarks;
+    readonly intents: Intents;
     readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
     /** Another node than the one the user acted on has something to push now, or nothing any more. */
     readonly changed: (ino: Inode, what: 'moved' | 'removed') => void;
     /** What the user knows as one file is another node now. */
     readonly succeeded: (former: Inode, heir: Inode) => void;
   }) {
-    this.#marks = deps.marks;
+    this.#intents = deps.intents;
     this.#changed = deps.changed;
     this.#succeeded = deps.succeeded;
     this.#saveWindowMs = deps.options.saveWindowMs;
@@ -39,7 +39,7 @@ export class Succession {
    * mount made a moment ago and nobody else changed. `mv big-old-file over-another` is not.
    */
   isDraftFile(source: NodeRecord, nowMs: number): boolean {
-    if (source.kind === 'folder' || source.localOnly || this.#marks.isBusy(source.ino)) return false;
+    if (source.kind === 'folder' || source.localOnly || this.#isBusy(source.ino)) return false;
     const { local, remote } = source;
     if (remote === null) return true;
     // A null content is one that we do not know: somebody else wrote it, or its bytes have no name yet that we could keep.
@@ -61,11 +61,8 @@ export class Succession {
       writeNode(tx, target, { ...target, local: null }, nowMs);
       return undefined;
     }
-    // What is under way for the target (a version half sent, or its very creation) goes on for the node that has its name now.
-    if (target.remote !== null || source.remote === null) {
-      this.#moveUpload(tx, target.ino, source.ino);
-      this.#marks.inherit(target.ino, source.ino);
-    }
+    // The target's operation in flight (an upload, or its creation) continues for the node that has its name now.
+    if (target.remote !== null || source.remote === null) this.#intents.transfer(tx, target.ino, source.ino);
     removeNode(tx, target, nowMs);
     tx.afterCommit(() => this.#succeeded(target.ino, source.ino));
     return target.remote === null ? undefined : this.#takeOver(tx, source, target.remote, nowMs);
@@ -103,13 +100,16 @@ export class Succession {
     const former = tx.get('node', vacated.ino);
     if (former === undefined || former.remote === null || former.kind !== place.kind) return undefined;
     const { remote, local } = former;
-    if (remote.parent !== place.parent || remote.shownAs !== place.name || this.#marks.isBusy(former.ino))
-      return undefined;
+    if (remote.parent !== place.parent || remote.shownAs !== place.name) return undefined;
+    // An upload in flight for a deleted file continues for the one that has its name now. Other operations have to end first.
+    const intent = this.#intents.ownedBy(former.ino);
+    if (intent !== undefined && (intent.content === null || local !== null)) return undefined;
     // The renamed one becomes a file of its own. Without a content it is "the newest version of that resource", which is about to mean
     // other bytes: then it has to keep the resource.
     if (local !== null && local.content === null) return undefined;
     tx.afterCommit(() => this.#succeeded(former.ino, heir));
     if (local === null) {
+      this.#intents.transfer(tx, former.ino, heir);
       removeNode(tx, former, nowMs);
       tx.afterCommit(() => this.#changed(former.ino, 'removed'));
     } else {
@@ -140,8 +140,7 @@ export class Succession {
   giveUp(tx: Transaction, before: NodeRecord, nowMs: number): void {
     if (before.remote === null) return;
     const tombstone = this.#bury(tx, before.kind, before.remote, nowMs);
-    this.#moveUpload(tx, before.ino, tombstone);
-    this.#marks.inherit(before.ino, tombstone);
+    this.#intents.transfer(tx, before.ino, tombstone);
   }
 
   /** @returns the tombstone of a resource that no node has */
@@ -152,11 +151,8 @@ export class Succession {
     return ino;
   }
 
-  #moveUpload(tx: Transaction, from: Inode, to: Inode): void {
-    const upload = tx.get('upload', from);
-    if (upload === undefined) return;
-    tx.remove('upload', from);
-    tx.put('upload', to, upload);
+  #isBusy(ino: Inode): boolean {
+    return this.#intents.ownedBy(ino) !== undefined;
   }
 
   #forgetOld(nowMs: number): void {

@@ -12,6 +12,7 @@ import {
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
+import type { Intents } from '../store/intents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
 import { rollbackRemovals, writeRollbackRemovals } from '../store/rollback-removals.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
@@ -50,6 +51,7 @@ export interface TreeDeps {
   readonly store: StoreWriter;
   readonly contents: Contents;
   readonly names: Names;
+  readonly intents: Intents;
   readonly marks: PushMarks;
   readonly clock: Clock;
   readonly log: Logger;

@@ -91,12 +91,12 @@ export class FaultyTower {
       source: transfer.versions,
       readTimeoutMs,
     });
-    const { store, contents, names, marks, reader, fileSystem, changes } = tower;
+    const { store, contents, names, intents, reader, fileSystem, changes } = tower;
     const sync = new SyncLoop({
       store,
       contents,
       names,
-      marks,
+      intents,
       changes: transfer.changes,
       uploads: transfer.uploads,
       complete: (content, extent, signal) => reader.complete(content, extent, signal),

@@ -3,6 +3,7 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { Discarding } from '../../src/sync/discarding.ts';
 import { Names } from '../../src/tree/names.ts';
 import { VersionService } from '../content/version-service.ts';
@@ -87,7 +88,7 @@ test('what went while something else was in its place is fetched when that is gi
 
   await mount.writeFile('pinned', Buffer.from('ours'));
   await mount.readFile('large');
-  const intents = { of: () => undefined, end: () => {} };
+  const intents = new Intents(store);
   new Discarding({ store, intents, naming: new Names(), clock: systemClock }).discard([ino]);
   expect(tower.tree.node(ino)?.local?.sizeBytes).toBe(2 * MIB);
   expect(bytesHere(built, ino)).toBe(0);

@@ -16,6 +16,7 @@ import { FileSystem } from '../../src/fs/file-system.ts';
 import { PinnedSet } from '../../src/fs/pinned-set.ts';
 import type { Disk } from '../../src/store/disk.ts';
 import { Store } from '../../src/store/environment.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { FilesInUse } from '../../src/tree/files-in-use.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
 import { Names } from '../../src/tree/names.ts';
@@ -51,6 +52,7 @@ export class LeftTower {
   readonly store: Store;
   readonly contents: ContentStore;
   readonly names = new Names();
+  readonly intents: Intents;
   readonly marks: PushMarks;
   readonly tree: Tree;
   readonly freshness: Freshness;
@@ -84,12 +86,15 @@ export class LeftTower {
       ...(options.pace && { pace: options.pace }),
     });
     const { contents } = this;
-    const marks = new PushMarks({ store });
+    const intents = new Intents(store);
+    const marks = new PushMarks({ store, intents });
+    this.intents = intents;
     this.marks = marks;
     this.tree = new Tree({
       store,
       contents,
       names: this.names,
+      intents,
       marks,
       clock,
       log,

@@ -78,13 +78,13 @@ export class ServedTower {
       source: versions,
       ...rest,
     });
-    const { store, contents, names, marks, reader, fileSystem } = tower;
+    const { store, contents, names, intents, reader, fileSystem } = tower;
     return new ServedTower(tower, { clock, lineClock }, service, (events) => {
       const sync = new SyncLoop({
         store,
         contents,
         names,
-        marks,
+        intents,
         changes,
         uploads,
         complete: (content, extent, signal) => completed(reader, content, extent, signal),

@@ -68,12 +68,12 @@ export class SyncedTower {
       ...options,
       disk: countingDisk.disk,
     });
-    const { store, contents, names, marks, reader, fileSystem, changes } = tower;
+    const { store, contents, names, intents, reader, fileSystem, changes } = tower;
     const sync = new SyncLoop({
       store,
       contents,
       names,
-      marks,
+      intents,
       changes: service,
       uploads: service,
       complete: (content, extent, signal) => reader.complete(content, extent, signal),

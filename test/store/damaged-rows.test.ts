@@ -2,17 +2,17 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
-import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
-import type { DirtyRecord, UploadRecord } from '../../src/store/tables.ts';
+import type { Inode, IntentId, ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { DirtyRecord, IntentRecord } from '../../src/store/tables.ts';
 import { sampleLocal, sampleNode } from './sample-records.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();
 const [SOUND, DAMAGED] = [2 as Inode, 3 as Inode];
 
-const upload = (name: string): UploadRecord => ({
-  ...{ action: 'create-file', startedMs: 1, parentResource: 'p' as ResourceUrl, name },
-  ...{ resource: null, content: null, version: null },
+const intent = (name: string): IntentRecord => ({
+  ...{ owner: SOUND, action: 'create-file', phase: 'sent', startedMs: 1, parentResource: 'p' as ResourceUrl, name },
+  ...{ resource: null, content: null, version: null, sizeBytes: null, isTakeOver: false },
 });
 const dirty = (detail: string): DirtyRecord => ({ sinceMs: 1, parked: { reason: 'quota', detail, atMs: 2 } });
 
@@ -27,7 +27,7 @@ test('a damaged row is an error, unless its presence is enough or it is dispensa
     ] as const) {
       tx.put('node', ino, { ...sampleNode(ino), local: sampleLocal(1, text) });
       tx.put('dirty', ino, dirty(text));
-      tx.put('upload', ino, upload(text));
+      tx.put('intent', ino as number as IntentId, intent(text));
     }
   });
   await store.close();
@@ -44,8 +44,8 @@ test('a damaged row is an error, unless its presence is enough or it is dispensa
     [SOUND, dirty('sound')],
     [DAMAGED, { sinceMs: 0, parked: null }],
   ]);
-  expect([...again.all('upload')]).toEqual([[SOUND, upload('sound')]]);
-  expect(again.get('upload', DAMAGED)).toBeUndefined();
-  expect([...again.damagedRows()].map(({ row }) => row).sort()).toEqual(['dirty 3', 'node 3', 'upload 3']);
+  expect([...again.all('intent')]).toEqual([[SOUND, intent('sound')]]);
+  expect(again.get('intent', DAMAGED as number as IntentId)).toBeUndefined();
+  expect([...again.damagedRows()].map(({ row }) => row).sort()).toEqual(['dirty 3', 'intent 3', 'node 3']);
   await again.close();
 });

@@ -50,6 +50,7 @@ const OF_THE_IMAGE = {
 test.each([
   [1, OF_THE_IMAGE],
   [2, { ...OF_THE_IMAGE, 'large-version': '200000 x w' }],
+  [3, { ...OF_THE_IMAGE, 'large-version': '200000 x w' }],
 ])(
   'a store of layout %i is migrated to the current one, with the records that only its journal has',
   async (layout, files) => {
@@ -67,6 +68,69 @@ test.each([
     await again.close();
   },
 );
+
+/** What layout 3 kept of operations in flight: two uploads, a creation, and three discarded versions. */
+function expectIntentsOfLayout3(store: Store): void {
+  const url = (name: string) => `http://127.0.0.1:9/file/${name}`;
+  const none = { parentResource: null, name: null, resource: null, content: null, version: null, sizeBytes: null };
+  const [fill, upload, creation, ...discarded] = [...store.all('intent')];
+  expect(fill).toEqual([
+    4,
+    {
+      ...{ ...none, owner: 4, action: 'fill', phase: 'begun', startedMs: 2000, isTakeOver: false },
+      ...{ resource: url('two'), content: 3 },
+    },
+  ]);
+  expect(upload).toEqual([
+    6,
+    {
+      ...{ ...none, owner: 6, action: 'new-version', phase: 'sent', startedMs: 1000, isTakeOver: true },
+      ...{ resource: url('one'), content: 5, version: `${url('one')}/version/1` },
+    },
+  ]);
+  expect(creation).toEqual([
+    900,
+    {
+      ...{ ...none, owner: 900, action: 'create-folder', phase: 'sent', startedMs: 3000, isTakeOver: false },
+      ...{ parentResource: url('root'), name: 'made' },
+    },
+  ]);
+  expect(discarded.map(([, { phase, version }]) => [phase, version])).toEqual(
+    [1, 2, 3].map((n) => ['abandoned', `${url('gone')}/version/${n}`]),
+  );
+  expect(store.get('meta', 'discarded-versions')).toBeUndefined();
+  const ids = [...store.all('intent')].map(([id]) => id as number);
+  expect(store.transact((tx) => tx.nextId('intent'))).toBeGreaterThan(Math.max(...ids));
+}
+
+test('a store of layout 3 keeps its operations in flight, each with an identity and an owner', async () => {
+  const store = await stores.open(imageOf(3));
+
+  expectIntentsOfLayout3(store);
+});
+
+test('a migration from layout 3 that is killed before any of its transactions loses no operation in flight', async () => {
+  for (let n = 1, isOver = false; !isOver; n++) {
+    const directory = imageOf(3);
+    const database = openLmdb<Buffer, Buffer>({
+      path: join(directory, 'index'),
+      noSubdir: false,
+      encoding: 'binary',
+      keyEncoding: 'binary',
+    });
+    const deps = { directory, segmentBytes: 64 * 1024, disk: systemDisk, clock: systemClock, log: silentLogger };
+    isOver = await migrate({ ...deps, database: killedAt(database, n) }).then(
+      () => true,
+      () => false,
+    );
+    await database.close();
+
+    const store = await stores.open(directory);
+    expectIntentsOfLayout3(store);
+    await store.close();
+    expect(n).toBeLessThan(20);
+  }
+});
 
 test('small bytes that were damaged before a migration are so after it', async () => {
   const directory = imageOf(2);

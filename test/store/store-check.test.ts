@@ -5,6 +5,7 @@ import {
   BLOCK_BYTES,
   type ContentId,
   type Inode,
+  type IntentId,
   type ResourceUrl,
   type VersionUrl,
 } from '../../src/base/vocabulary.ts';
@@ -69,13 +70,17 @@ function putBlocks(tx: Transaction, row: number, count: number): void {
 }
 
 const CREATION = {
+  owner: 77 as Inode,
   action: 'create-file',
+  phase: 'sent',
   startedMs: 0,
   parentResource: 'p' as ResourceUrl,
   name: 'n',
   resource: null,
   content: null,
   version: null,
+  sizeBytes: null,
+  isTakeOver: false,
 } as const;
 
 const record = (tx: Transaction, id: ContentId): ContentRecord => tx.get('content', id) as ContentRecord;
@@ -107,8 +112,18 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
     (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(1, 'clean', { content: 55 as ContentId }) }),
   ],
   [
-    /the upload of node 2 names content 55, which is not there/,
-    (tx) => tx.put('upload', FILE, { ...CREATION, content: 55 as ContentId }),
+    /intent 5 of node 77 names content 55, which is not there/,
+    (tx) => tx.put('intent', 5 as IntentId, { ...CREATION, content: 55 as ContentId }),
+  ],
+  [
+    /intent 6 is the second one of node 77/,
+    (tx) => {
+      for (const id of [5, 6]) tx.put('intent', id as IntentId, CREATION);
+    },
+  ],
+  [
+    /intent 5 of node 77 changes a resource that belongs to node 2/,
+    (tx) => tx.put('intent', 5 as IntentId, { ...CREATION, resource: node(tx).remote?.resource ?? null }),
   ],
   [/content 9999 lies beyond the counter/, (tx) => tx.put('content', 9999 as ContentId, record(tx, VERSION))],
   [/content 1 counts 9 references and has 3/, (tx) => tx.put('content', VERSION, { ...record(tx, VERSION), refs: 9 })],
@@ -147,7 +162,7 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
 
 test('a creation of unknown outcome whose file was deleted here meanwhile is nothing broken', async () => {
   const store = await soundStore();
-  store.transact((tx) => tx.put('upload', 77 as Inode, CREATION));
+  store.transact((tx) => tx.put('intent', 5 as IntentId, CREATION));
 
   expect([...checkStore(store)]).toEqual([]);
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
-import type { ContentId, Inode } from '../../src/base/vocabulary.ts';
+import type { ContentId, Inode, IntentId } from '../../src/base/vocabulary.ts';
 import type { Store } from '../../src/store/environment.ts';
 import type { StoreReader } from '../../src/store/tables.ts';
 import { sampleContent, sampleLocal, sampleNode, sampleRemote } from './sample-records.ts';
@@ -102,14 +102,26 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     remote: sampleRemote(1, 'raw/name', { shownAs: 'raw_name', content: 8 as ContentId, createdHereMs: 5 }),
   });
   const rareFields = [sampleRemote(1, 'a', { takenOverBy: 4 as ContentId }), sampleRemote(1, 'b', { nameBefore: 'c' })];
-  const upload = {
+  const intent = {
+    owner: 2 as Inode,
     action: 'trash',
+    phase: 'sent',
     startedMs: 1,
     parentResource: null,
     name: null,
     resource: null,
     content: 3 as ContentId,
     version: null,
+    sizeBytes: null,
+    isTakeOver: false,
+  } as const;
+  const abandoned = {
+    ...intent,
+    action: 'fill',
+    phase: 'abandoned',
+    content: null,
+    sizeBytes: 7,
+    isTakeOver: true,
   } as const;
   const dirty = { sinceMs: 1.5, parked: { reason: 'quota', detail: 'full', atMs: 3 } } as const;
   store.transact((tx) => {
@@ -118,8 +130,8 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     for (const [at, rare] of rareFields.entries())
       tx.put('node', (20 + at) as Inode, sampleNode(20 + at, { remote: rare }));
     tx.put('content', 7 as ContentId, sampleContent());
-    tx.put('upload', 2 as Inode, upload);
-    tx.put('upload', 3 as Inode, { ...upload, isTakeOver: true });
+    tx.put('intent', 2 as IntentId, intent);
+    tx.put('intent', 3 as IntentId, abandoned);
     tx.put('dirty', 2 as Inode, dirty);
     tx.put('dirty', 3 as Inode, { sinceMs: 1, parked: null });
     tx.put('folder', 1 as Inode, { listedMs: 1_700_000_000_000 });
@@ -134,8 +146,8 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
       expect(reader.get('node', (20 + at) as Inode)).toEqual(sampleNode(20 + at, { remote: rare }));
     }
     expect(reader.get('content', 7 as ContentId)).toEqual(sampleContent());
-    expect(reader.get('upload', 2 as Inode)).toEqual(upload);
-    expect(reader.get('upload', 3 as Inode)).toEqual({ ...upload, isTakeOver: true });
+    expect(reader.get('intent', 2 as IntentId)).toEqual(intent);
+    expect(reader.get('intent', 3 as IntentId)).toEqual(abandoned);
     expect(reader.get('dirty', 2 as Inode)).toEqual(dirty);
     expect(reader.get('dirty', 3 as Inode)).toEqual({ sinceMs: 1, parked: null });
     expect(reader.get('folder', 1 as Inode)).toEqual({ listedMs: 1_700_000_000_000 });

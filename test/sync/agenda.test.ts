@@ -1,10 +1,10 @@
 import { beforeEach, expect, test } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { Agenda } from '../../src/sync/agenda.ts';
 import { DirtyIndex } from '../../src/sync/dirty-index.ts';
-import { Intents } from '../../src/sync/intents.ts';
 import type { Push } from '../../src/sync/push.ts';
 import { Names } from '../../src/tree/names.ts';
 import { NodeChanges } from '../../src/tree/node-changes.ts';
@@ -36,19 +36,20 @@ beforeEach(() => {
   asked = 0;
   Tree.createRoot(store, clock, { resource: url('root'), uid: 1, gid: 1 });
   const names = new Names();
-  const marks = new PushMarks({ store });
-  const index = new DirtyIndex(store);
+  const intents = new Intents(store);
+  const marks = new PushMarks({ store, intents });
+  const index = new DirtyIndex(store, intents);
   const contents = new MemoryContents(store);
   const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
   const changes = new NodeChanges();
-  tree = new Tree({ store, contents, names, marks, clock, changes, log: silentLogger, options });
+  tree = new Tree({ store, contents, names, intents, marks, clock, changes, log: silentLogger, options });
   agenda = new Agenda({
     store,
     names,
     index,
-    intents: new Intents({ store, index, marks }),
+    intents,
     health,
-    pushing,
+    pushing: Object.assign(pushing, { starterFor: () => null }),
     requests: [],
     isOpen: () => false,
     isBeingWritten: () => false,
@@ -100,7 +101,7 @@ function acknowledge(push: Push): void {
 
 function over(push: Push): void {
   pushing.delete(push.action.ino);
-  agenda.ended(push);
+  agenda.ended(push, push.action.ino);
 }
 
 test('what was changed is ready when it has settled, and only once', () => {

@@ -5,7 +5,7 @@ import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 /** The disk gives another row than was written about something that is to be pushed: its own trouble, and nobody else's. */
 
-const TABLES = ['node', 'content', 'dirty', 'upload'] as const;
+const TABLES = ['node', 'content', 'dirty', 'intent'] as const;
 type Damage = () => void;
 
 /** When the row is damaged; where `parks` is false the push may have been over by then. */
@@ -94,7 +94,7 @@ describe.each(TABLES)('of what table %s has', (table) => {
           const isConcerned = table !== 'dirty' && (name === path || name.startsWith(`${path}/`));
           if (!isConcerned) expect(tree.get(name), name).toBe(bytes);
         }
-        if (table === 'upload' && path in wanted)
+        if (table === 'intent' && path in wanted)
           expect([...tree.values()]).toContain(wanted[path as keyof typeof wanted]);
         expect(pending).toBe(parked.length);
         if (table === 'node' && parks) expect(parked).not.toEqual([]);
@@ -103,15 +103,18 @@ describe.each(TABLES)('of what table %s has', (table) => {
           expect(`/${each.path}`).toMatch(new RegExp(`^(/inode ${ino}(/|$)|${path}(/|$))`));
         }
         // What it had begun is begun anew, and refused: its name is taken, by itself.
-        if (table !== 'upload') expect(world.service.violations).toEqual([]);
+        if (table !== 'intent') expect(world.service.violations).toEqual([]);
       },
     );
   });
 });
 
 function damageRow(world: SyncWorld, table: (typeof TABLES)[number], ino: Inode, content: ContentId | null): void {
-  if (table !== 'content') world.store.damage(table, ino);
-  else if (content !== null) world.store.damage('content', content);
+  const intent = world.intents.ownedBy(ino);
+  if (table === 'content') {
+    if (content !== null) world.store.damage('content', content);
+  } else if (table !== 'intent') world.store.damage(table, ino);
+  else if (intent !== undefined) world.store.damage('intent', intent.id);
 }
 
 /** [S-damage-3] */

@@ -219,6 +219,58 @@ describe('[S-discard-1] changes that are given up', () => {
     },
   );
 
+  const orders = ['the file', 'its folder'].flatMap((what) =>
+    [false, true].flatMap((isRestarted) =>
+      ['the check of the deletion', 'a listing'].flatMap((first) =>
+        ['stays deleted', 'comes back with the save of another client'].map((end) => ({
+          what,
+          isRestarted,
+          first,
+          end,
+        })),
+      ),
+    ),
+  );
+  test.each(orders)(
+    '[S-discard-3] $what $end if it is deleted after a discarded upload completed unnoticed ($first first; restarted: $isRestarted)',
+    async ({ what, isRestarted, first, end }) => {
+      const world = await givenUpUnheard();
+      const { service } = world;
+      const { remote } = world.node('/a/old');
+      const isOthers = end !== 'stays deleted';
+      if (isRestarted) world.restart();
+      if (isOthers) service.addVersion(remote?.resource as ResourceUrl, Buffer.from('somebody else'));
+      if (what === 'the file') world.remove('/a/old');
+      else world.removeAll('/a');
+      if (first === 'a listing') world.learn();
+      if (!isOthers) expect(world.find('/a/old')).toBeUndefined();
+      await world.settle();
+      await expectNothingLeft(world);
+
+      expect(service.tree().get('/a/old')).toBe(isOthers ? 'somebody else' : undefined);
+    },
+  );
+
+  const moves = [false, true].flatMap((isRestarted) => [false, true].map((isListed) => ({ isRestarted, isListed })));
+  test.each(moves)(
+    'a file that is moved to another URL and saved gets no copy of a discarded upload (restarted: $isRestarted, listed: $isListed)',
+    async ({ isRestarted, isListed }) => {
+      const world = await givenUpUnheard();
+      const { service, clock } = world;
+      service.newAddresses = true;
+      if (isRestarted) world.restart();
+      world.rename('/a/old', '/b/old');
+      await world.settle();
+      if (isListed) world.learn();
+      world.write('/b/old', 'what is saved then');
+      clock.advance(600_000);
+      await world.settle();
+      await expectNothingLeft(world);
+
+      expect([...service.tree()].filter(([path]) => path.includes('old'))).toEqual([['/b/old', 'what is saved then']]);
+    },
+  );
+
   test('of a file that was renamed over one that is being sent: that is ended, too', async () => {
     const world = knownWorld();
     const { service, clock } = world;

@@ -56,7 +56,7 @@ test('what was begun and is parked, however much, is not looked at in each turn'
   for (let n = 0; n < PARKED; n++) world.write(`/f${n}`, 'longer than one request');
   await world.settle();
   expect(sync.status().parked).toHaveLength(PARKED);
-  expect([...store.all('upload')]).toHaveLength(PARKED);
+  expect([...store.all('intent')]).toHaveLength(PARKED);
   let reads = 0;
   const read = store.get.bind(store);
   store.get = (table, key) => {

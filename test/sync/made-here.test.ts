@@ -10,6 +10,7 @@ import {
   type VersionUrl,
 } from '../../src/base/vocabulary.ts';
 import type { Contents } from '../../src/bytes/contents.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { MadeHere } from '../../src/sync/made-here.ts';
 import { SyncedTower } from '../harness/synced-tower.ts';
@@ -227,7 +228,14 @@ test('a damaged row of one that was made here keeps no other from being named', 
       return history(file);
     },
   };
-  const madeHere = new MadeHere({ store, contents, uploads, clock: new ManualClock(), log: silentLogger });
+  const madeHere = new MadeHere({
+    store,
+    contents,
+    intents: new Intents(store),
+    uploads,
+    clock: new ManualClock(),
+    log: silentLogger,
+  });
 
   await madeHere.nameVersions(new AbortController().signal);
 

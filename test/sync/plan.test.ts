@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
 import { DirtyIndex } from '../../src/sync/dirty-index.ts';
@@ -67,7 +68,7 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
       writeNode(tx, undefined, recordOf(sketch), 0);
     }
   });
-  const index = new DirtyIndex(store);
+  const index = new DirtyIndex(store, new Intents(store));
   for (const [ino] of store.all('dirty')) index.refresh(ino);
   const view: PlanView = {
     nowMs: 0,

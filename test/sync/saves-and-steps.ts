@@ -215,7 +215,6 @@ export class SavesAndSteps {
   /** Versions that were found to be somebody's: they do not change any more. */
   readonly #checked = new WeakSet<object>();
   #count = 0;
-  #hasDiscarded = false;
 
   private constructor(
     world: SyncedTower,
@@ -282,9 +281,8 @@ export class SavesAndSteps {
         .join('\n');
     if (names(here) !== names(there)) throw new Error(`here:\n${names(here)}\nthere:\n${names(there)}`);
     const copies = [...here, ...there].filter(([path]) => path.includes('conflicted copy'));
-    // What was discarded and had arrived unheard is nobody's that we know.
-    // Where case is folded, one of two names is such a copy's there.
-    if (this.#isAlone && !this.#hasDiscarded && !service.foldsCase && copies.length > 0)
+    // A service that folds case gives one of two names such a suffix.
+    if (this.#isAlone && !service.foldsCase && copies.length > 0)
       throw new Error(`a conflict with nobody: ${copies.map(([path]) => path)}`);
     const left = new Set(there.map(([, bytes]) => bytes));
     // What is pushed in the minutes after a listing into something that was trashed in them lands there (ADR 24).
@@ -546,7 +544,6 @@ export class SavesAndSteps {
         for (const { bytes } of service.resources.get(this.#remoteOf(ino)?.resource ?? MODEL_ROOT)?.versions ?? [])
           this.#mayGo.add(text(bytes));
         service.settleAll({ type: 'lose-request' });
-        this.#hasDiscarded = true;
         await this.#done(sync.discard(ino, 'discard'));
         return path;
       }

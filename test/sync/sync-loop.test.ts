@@ -710,7 +710,7 @@ test('a file that is renamed over one whose creation got no answer goes on with 
 
   expect(world.service.tree()).toEqual(new Map([['/f', 'two']]));
   expect(world.service.childrenOf(MODEL_TRASH)).toEqual([]);
-  expect([...world.store.all('upload')]).toEqual([]);
+  expect([...world.store.all('intent')]).toEqual([]);
 });
 
 test('the address of another resource is not believed to be that of a new one', async () => {
@@ -1015,3 +1015,39 @@ async function pass(world: SyncWorld, seconds: number): Promise<void> {
     await new Promise((resolve) => setImmediate(resolve));
   }
 }
+
+test.each(['before its version has a URL', 'while its bytes are sent', 'after the response was lost'])(
+  'a file that is deleted and created again during an upload that began long ago keeps its history (%s)',
+  async (when) => {
+    const world = new SyncWorld();
+    const { service, clock } = world;
+    const url = service.add('file', MODEL_ROOT, 'f', Buffer.from('first'));
+    world.learn();
+    service.auto = null;
+    world.write('/f', 'the second save');
+    clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    if (!when.startsWith('before')) {
+      service.settleAll({ type: 'answer' });
+      await world.quiet();
+    }
+    if (when.startsWith('after')) {
+      service.settleAll({ type: 'lose-reply' });
+      await world.quiet();
+    }
+    clock.advance(10 * SETTLE_MS);
+    await world.quiet();
+    world.remove('/f');
+    world.write('/f', 'the third save');
+    await world.settle();
+
+    expect(service.tree()).toEqual(new Map([['/f', 'the third save']]));
+    expect(
+      service
+        .history(url)
+        .map((version) => version.url)
+        .map((version) => service.bytesOfVersion(version)?.toString()),
+    ).toEqual(['the third save', 'the second save', 'first']);
+    expect(service.violations).toEqual([]);
+  },
+);

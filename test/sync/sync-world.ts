@@ -2,6 +2,7 @@ import { ApiError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
 import type { SyncEvent } from '../../src/sync/sync-event.ts';
@@ -34,6 +35,7 @@ export class SyncWorld {
   readonly openForWriting = new Set<Inode>();
   readonly #options: Partial<SyncOptions>;
   health: ServiceHealth;
+  intents: Intents;
   marks: PushMarks;
   tree: Tree;
   sync: SyncLoop;
@@ -43,8 +45,9 @@ export class SyncWorld {
     this.#options = options;
     this.service = service;
     Tree.createRoot(this.store, this.clock, { resource: MODEL_ROOT, uid: 1, gid: 1 });
-    const { health, marks, tree, sync } = this.#start();
+    const { health, intents, marks, tree, sync } = this.#start();
     this.health = health;
+    this.intents = intents;
     this.marks = marks;
     this.tree = tree;
     this.sync = sync;
@@ -55,20 +58,22 @@ export class SyncWorld {
     const lost = this.service.pending.splice(0);
     void this.sync.stop();
     for (const request of lost) request.settle(underWay);
-    const { health, marks, tree, sync } = this.#start();
+    const { health, intents, marks, tree, sync } = this.#start();
     this.health = health;
+    this.intents = intents;
     this.marks = marks;
     this.tree = tree;
     this.sync = sync;
   }
 
-  #start(): { health: ServiceHealth; marks: PushMarks; tree: Tree; sync: SyncLoop } {
+  #start(): { health: ServiceHealth; intents: Intents; marks: PushMarks; tree: Tree; sync: SyncLoop } {
     const { store, contents, clock, names, service } = this;
-    const marks = new PushMarks({ store });
+    const intents = new Intents(store);
+    const marks = new PushMarks({ store, intents });
     const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
     const changes = new NodeChanges();
     const tree = new Tree({
-      ...{ store, contents, names, marks, clock, changes, log: silentLogger, options },
+      ...{ store, contents, names, intents, marks, clock, changes, log: silentLogger, options },
       openFiles: () => [...this.open].map((ino) => ({ ino, isWritten: this.beingWritten.has(ino) })),
     });
     const health = new ServiceHealth({ clock });
@@ -77,7 +82,7 @@ export class SyncWorld {
       store,
       contents,
       names,
-      marks,
+      intents,
       changes: service,
       uploads: service,
       complete: async (content) => this.#complete(content),
@@ -100,7 +105,7 @@ export class SyncWorld {
     });
     changes.on('local', (ino) => sync.changed(ino));
     sync.start();
-    return { health, marks, tree, sync };
+    return { health, intents, marks, tree, sync };
   }
 
   // What users do. Paths are `/a/b`.
@@ -288,7 +293,7 @@ export class SyncWorld {
       // What waits for something parked goes on when that does.
       if (++idle > 60 && this.sync.status().parked.length > 0) return;
       const { pending, parked } = this.sync.status();
-      if (pending === parked.length && [...this.store.all('upload')].length === 0) return;
+      if (pending === parked.length && [...this.intents.open()].length === 0) return;
       this.clock.advance(SETTLE_MS);
     }
     throw new Error(

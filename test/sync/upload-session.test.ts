@@ -60,7 +60,7 @@ async function pass(world: SyncWorld): Promise<void> {
   }
   await world.quiet();
   expect(world.sync.status()).toMatchObject({ pending: 0, pushing: 0 });
-  expect([...world.store.all('upload')]).toEqual([]);
+  expect([...world.intents.open()]).toEqual([]);
   expect(world.service.violations).toEqual([]);
 }
 

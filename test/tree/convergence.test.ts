@@ -6,7 +6,16 @@ import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabul
 import { isContentDirty, isDirty, removeNode, writeNode } from '../../src/store/node-table.ts';
 import { reportedTime } from '../../src/store/service-time.ts';
 import type { NodeRecord, RemoteFacet } from '../../src/store/tables.ts';
-import { checkStore, type Fixture, localFile, makeTree, ROOT_URL, START_MS } from './tree-fixture.ts';
+import {
+  beginPush,
+  checkStore,
+  endPush,
+  type Fixture,
+  localFile,
+  makeTree,
+  ROOT_URL,
+  START_MS,
+} from './tree-fixture.ts';
 
 const RUNS = Number(process.env.CFS_TREE_RUNS ?? 150);
 
@@ -107,14 +116,14 @@ class Mount {
 
   /** Pushes what can be pushed. @returns whether something changed */
   push(part: number): boolean {
-    const { store, marks } = this.fixture;
+    const { store } = this.fixture;
     let changed = false;
     for (const [ino] of [...store.all('dirty')].slice(part)) {
       const node = store.get('node', ino);
       if (node === undefined || !isDirty(node)) continue;
-      marks.begin(ino);
+      beginPush(this.fixture, ino);
       const pushed = this.#push(node);
-      marks.end(ino);
+      endPush(this.fixture, ino);
       changed ||= pushed;
     }
     return changed;
@@ -128,10 +137,10 @@ class Mount {
       if (remote === null) return false;
       if (node.kind === 'folder' && service.has(remote.resource)) {
         // A folder goes only after a look that shows nothing new: what is new brings it back.
-        marks.end(ino);
+        endPush(this.fixture, ino);
         const resource = remote.resource;
         this.#merge({ folder: ino, entries: service.list(resource), sequence: marks.nextSequence(), requestedMs: 0 });
-        marks.begin(ino);
+        beginPush(this.fixture, ino);
         if (store.get('node', ino)?.local !== null) return true;
         if (service.list(resource).length > 0) return false;
       }

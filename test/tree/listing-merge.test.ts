@@ -5,7 +5,9 @@ import { isContentDirty, isDirty, isSuspect, writeNode } from '../../src/store/n
 import type { NodeRecord } from '../../src/store/tables.ts';
 import {
   acknowledge,
+  beginPush,
   checkStore,
+  endPush,
   type Fixture,
   file,
   folder,
@@ -397,7 +399,7 @@ describe('absence', () => {
     const d = child(fixture, ROOT_INODE, 'd').ino;
     merge(fixture, d, [file('1', 'busy'), file('2', 'idle')]);
     const busy = child(fixture, d, 'busy');
-    marks.begin(busy.ino);
+    beginPush(fixture, busy.ino);
     expect(tree.resolveAbsence(d, null, marks.nextSequence(), true)).toBe('kept');
     expect(namesIn(tree, d)).toEqual(['busy']);
     expect(tree.node(busy.ino)).toEqual(busy);
@@ -472,9 +474,9 @@ describe('phantoms', () => {
     ];
 
     const [sequence, sequenceOfD] = [marks.nextSequence(), marks.nextSequence()];
-    for (const ino of pushed) marks.begin(ino);
+    for (const ino of pushed) beginPush(fixture, ino);
     for (const ino of pushed) acknowledge(fixture, ino);
-    for (const ino of pushed) marks.end(ino);
+    for (const ino of pushed) endPush(fixture, ino);
     const nodes = [...fixture.store.all('node')];
     const outcome = merge(fixture, ROOT_INODE, before, sequence);
     const outcomeOfD = merge(fixture, d, [], sequenceOfD);
@@ -490,46 +492,36 @@ describe('phantoms', () => {
     checkStore(fixture.store);
   });
 
-  it('a push under way, or one whose answer was lost, is not judged', () => {
+  it('a listing is not valid for a node with an open intent', () => {
     const fixture = makeTree();
-    const { tree, marks, store } = fixture;
+    const { tree } = fixture;
     merge(fixture, ROOT_INODE, [file('a', 'a'), file('b', 'b')]);
     const [a, b] = [child(fixture, ROOT_INODE, 'a').ino, child(fixture, ROOT_INODE, 'b').ino];
-    marks.begin(a);
-    const intent = {
-      startedMs: 0,
-      parentResource: null,
-      name: null,
-      resource: file('b', 'b').url,
-      content: null,
-      version: null,
-    };
-    store.transact((tx) => tx.put('upload', b, { ...intent, action: 'new-version' }));
+    beginPush(fixture, a);
+    beginPush(fixture, b);
     const outcome = merge(fixture, ROOT_INODE, [file('a', 'a', 10, START_MS - 5000)]);
     expect(outcome).toEqual({ changes: 0, questions: [], isTakenBack: false, postponed: [] });
-    marks.end(a);
-    store.transact((tx) => tx.remove('upload', b));
+    endPush(fixture, a);
+    endPush(fixture, b);
     expect(merge(fixture, ROOT_INODE, [file('a', 'a', 10, START_MS - 5000)])).toMatchObject({ changes: 1 });
     expect(tree.node(a)?.local?.sizeBytes).toBe(10);
   });
 
   it('what a creation without an answer may have made is nobody else’s file', () => {
     const fixture = makeTree();
-    const { tree, store } = fixture;
+    const { tree, store, intents } = fixture;
     merge(fixture, ROOT_INODE, []);
     const ours = localFile(tree, ROOT_INODE, 'new').ino;
     const parentResource = tree.node(ROOT_INODE)?.remote?.resource ?? null;
-    store.transact((tx) =>
-      tx.put('upload', ours, {
-        action: 'create-file',
-        startedMs: 0,
-        parentResource,
-        name: 'new',
-        resource: null,
-        content: null,
-        version: null,
-      }),
-    );
+    const started = {
+      owner: ours,
+      action: 'create-file',
+      parentResource,
+      name: 'new',
+      resource: null,
+      content: null,
+    } as const;
+    store.transact((tx) => intents.begin(tx, started, 0));
     tree.rename(ROOT_INODE, 'new', ROOT_INODE, 'renamed since', 'replace');
     expect(merge(fixture, ROOT_INODE, [file('made', 'new', null)])).toMatchObject({ changes: 0, questions: [] });
     expect(namesIn(tree, ROOT_INODE)).toEqual(['renamed since']);

@@ -1,24 +1,27 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Inode } from '../../src/base/vocabulary.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { PushMarks } from '../../src/tree/push-marks.ts';
 import { MemoryStore } from './memory-store.ts';
+import { beginPush, endPush } from './tree-fixture.ts';
 
 test('a listing judges a node only when it was requested after the last push of it had ended', () => {
   const store = new MemoryStore();
+  const intents = new Intents(store);
   const steps = fc.array(fc.record({ what: fc.constantFrom('request', 'finish', 'push'), at: fc.nat(9) }), {
     maxLength: 60,
   });
   fc.assert(
     fc.property(steps, (made) => {
-      const marks = new PushMarks({ store });
+      const marks = new PushMarks({ store, intents });
       const underWay: { readonly sequence: number; readonly mayNot: Set<Inode> }[] = [];
       for (const { what, at } of made) {
         const ino = (100 + at) as Inode;
         if (what === 'request') underWay.push({ sequence: marks.nextSequence(), mayNot: new Set() });
         else if (what === 'push') {
-          marks.begin(ino);
-          marks.end(ino);
+          beginPush({ store, intents }, ino);
+          endPush({ intents }, ino);
           for (const { mayNot } of underWay) mayNot.add(ino);
         } else {
           const [finished] = underWay.splice(at % Math.max(1, underWay.length), 1);
@@ -38,13 +41,14 @@ test('a listing judges a node only when it was requested after the last push of 
 
 test('what is remembered does not grow with the pushes, though one listing or another is always on its way', () => {
   const store = new MemoryStore();
-  const marks = new PushMarks({ store });
+  const intents = new Intents(store);
+  const marks = new PushMarks({ store, intents });
   let listing = marks.nextSequence();
   for (let round = 0; round < 100; round++) {
     for (let push = 0; push < 50; push++) {
       const ino = (100 + round * 50 + push) as Inode;
-      marks.begin(ino);
-      marks.end(ino);
+      beginPush({ store, intents }, ino);
+      endPush({ intents }, ino);
     }
     const next = marks.nextSequence();
     marks.finish(listing);

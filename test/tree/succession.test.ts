@@ -11,7 +11,9 @@ import type { NodeRecord } from '../../src/store/tables.ts';
 import type { Tree } from '../../src/tree/tree.ts';
 import {
   acknowledge,
+  beginPush,
   checkStore,
+  endPush,
   type Fixture,
   file,
   folder,
@@ -94,7 +96,7 @@ describe('a save keeps the history of its file', () => {
         merge(fixture, ROOT_INODE, [file('doc', 'doc'), folder('d', 'd'), file('t', 'doc.tmp', 77)]);
       },
     ],
-    ['one whose push is under way', (ino: Inode) => fixture.marks.begin(ino)],
+    ['one whose push is under way', (ino: Inode) => void beginPush(fixture, ino)],
   ])('(a) not for %s: both histories are kept', (_what, happen) => {
     const ino = create('doc.tmp');
     happen(ino);
@@ -131,26 +133,14 @@ describe('a save keeps the history of its file', () => {
   it('(a) goes on with a push of the old file that is under way', () => {
     const one = create('tmp1');
     rename('tmp1', 'doc');
-    const upload = {
-      action: 'new-version' as const,
-      startedMs: 0,
-      parentResource: null,
-      name: null,
-      resource: URL,
-      content: null,
-      version: null,
-    };
-    fixture.marks.begin(one);
-    fixture.store.transact((tx) => tx.put('upload', one, upload));
+    const id = beginPush(fixture, one);
     const two = create('tmp2');
     rename('tmp2', 'doc');
-    expect(fixture.store.get('upload', one)).toBeUndefined();
-    expect(fixture.store.get('upload', two)).toEqual(upload);
-    expect(fixture.marks.mayJudge(two, fixture.marks.nextSequence())).toBe(false);
-    fixture.store.transact((tx) => tx.remove('upload', two));
+    expect(fixture.intents.ownedBy(one)).toBeUndefined();
+    expect(fixture.intents.ownedBy(two)).toMatchObject({ id, resource: URL });
     const during = fixture.marks.nextSequence();
     expect(fixture.marks.mayJudge(two, during)).toBe(false);
-    fixture.marks.end(one);
+    endPush(fixture, two);
     expect(fixture.marks.mayJudge(two, during)).toBe(false);
     expect(fixture.marks.mayJudge(two, fixture.marks.nextSequence())).toBe(true);
     isNextVersion(two);
@@ -158,20 +148,11 @@ describe('a save keeps the history of its file', () => {
 
   it('(a) hands on a creation whose answer is not known', () => {
     const one = create('new');
-    const upload = {
-      action: 'create-file' as const,
-      startedMs: 0,
-      parentResource: null,
-      name: 'new',
-      resource: null,
-      content: null,
-      version: null,
-    };
-    fixture.store.transact((tx) => tx.put('upload', one, upload));
+    const id = beginPush(fixture, one);
     const two = create('tmp');
     rename('tmp', 'new');
-    expect(fixture.store.get('upload', two)).toEqual(upload);
-    expect(fixture.store.get('upload', one)).toBeUndefined();
+    expect(fixture.intents.ownedBy(two)?.id).toBe(id);
+    expect(fixture.store.get('intent', id)).toMatchObject({ owner: two });
     expect(tree.node(one)).toBeUndefined();
     checkStore(fixture.store);
   });
@@ -231,10 +212,10 @@ describe('a save keeps the history of its file', () => {
     unlink('doc');
     localFile(tree, ROOT_INODE, 'other');
     localFile(tree, tree.child(ROOT_INODE, 'd')?.ino as Inode, 'doc');
-    fixture.marks.begin(first);
+    beginPush(fixture, first);
     const during = create('doc');
     unlink('doc');
-    fixture.marks.end(first);
+    endPush(fixture, first);
     localFile(tree, ROOT_INODE, 'doc', 'folder');
     tree.remove(ROOT_INODE, 'doc', 'folder');
     fixture.clock.advance(2000);

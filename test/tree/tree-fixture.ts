@@ -4,12 +4,14 @@ import type { ListingPage, RemoteEntry, RemoteFile, RemoteFolder, RemoteResource
 import {
   type ContentId,
   type Inode,
+  type IntentId,
   type NodeKind,
   type ResourceUrl,
   ROOT_INODE,
   type VersionUrl,
 } from '../../src/base/vocabulary.ts';
 import type { Contents } from '../../src/bytes/contents.ts';
+import { Intents } from '../../src/store/intents.ts';
 import { isDirty, writeNode } from '../../src/store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader, StoreWriter, Transaction } from '../../src/store/tables.ts';
 import { Names } from '../../src/tree/names.ts';
@@ -120,6 +122,7 @@ export interface Fixture {
   readonly store: StoreWriter;
   readonly contents: Contents;
   readonly clock: ManualClock;
+  readonly intents: Intents;
   readonly marks: PushMarks;
   readonly names: Names;
   readonly tree: Tree;
@@ -136,15 +139,35 @@ export function makeTree(
   const contents = given.contents ?? (new ContentsWithoutBytes(store) as unknown as Contents);
   const options = { saveWindowMs: 60_000, settleMs: 2000 };
   const names = new Names();
-  const marks = new PushMarks({ store });
+  const intents = new Intents(store);
+  const marks = new PushMarks({ store, intents });
   Tree.createRoot(store, clock, { resource: ROOT_URL, uid: 1000, gid: 1000 });
   const changes = new NodeChanges();
-  const tree = new Tree({ store, contents, names, marks, clock, changes, log: silentLogger, options });
+  const tree = new Tree({ store, contents, names, intents, marks, clock, changes, log: silentLogger, options });
   const forgotten: TreeInvalidation[] = [];
   const changed: (readonly [Inode, string])[] = [];
   changes.on('remote', (invalidations) => forgotten.push(...invalidations));
   changes.on('local', (ino, what) => changed.push([ino, what]));
-  return { store, contents, clock, marks, names, tree, forgotten, changed };
+  return { store, contents, clock, intents, marks, names, tree, forgotten, changed };
+}
+
+/** A push of the node begins: listings are not valid for it until `endPush`. */
+export function beginPush({ store, intents }: Pick<Fixture, 'store' | 'intents'>, ino: Inode): IntentId {
+  const resource = store.get('node', ino)?.remote?.resource ?? null;
+  const started = {
+    owner: ino,
+    action: 'relocate',
+    parentResource: null,
+    name: null,
+    resource,
+    content: null,
+  } as const;
+  return store.transact((tx) => intents.begin(tx, started, 0));
+}
+
+export function endPush({ intents }: Pick<Fixture, 'intents'>, ino: Inode): void {
+  const intent = intents.ownedBy(ino);
+  if (intent !== undefined) intents.forget(intent.id);
 }
 
 export function file(
