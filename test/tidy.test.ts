@@ -89,6 +89,17 @@ test('every decision has a number of its own, and docs/architecture.md leads to 
   );
 });
 
+/** Programs in strings, and scripts, import compiled modules by paths that no compiler checks. */
+test('every module of dist/ that a test or a script imports by a text has a source', () => {
+  const imported = /(?:\bdist \+ '|\b(?:built|fromDist|dist)\(')\/?([a-z0-9/-]+)\.js'/g;
+  const named = [...tests, ...scripts].flatMap((file) =>
+    [...textOf(file).matchAll(imported)].map(([, path = '']) => ({ file, source: `src/${path}.ts` })),
+  );
+
+  expect(named.length).toBeGreaterThan(20);
+  expect(named.filter(({ source }) => !sources.includes(source))).toEqual([]);
+});
+
 /** docs/glossary.md and the rules in CONTRIBUTING.md name the words to use instead. */
 const PRIVATE_ENGLISH = /(?<![a-z])(whoever|somebody|nobody|unheard|mended|for ever|told|tells)(?![a-z])/i;
 
