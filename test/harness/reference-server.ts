@@ -96,11 +96,12 @@ export class ReferenceServer {
 
   /** The same, up to now: what is answered is logged, and read here, a moment later. */
   async requestsSoFar(): Promise<readonly string[]> {
-    const last = `/last-${++this.#asked}`;
+    // No mount requests albums. The log shows paths of known resources only.
+    const last = `/album/:sc:1:${++this.#asked}`;
     await fetch(this.#listens + last);
     const isLast = (request: string): boolean => request.endsWith(last);
     await vi.waitUntil(() => this.requests.some(isLast), { timeout: START_MS_MAX });
-    return this.requests.filter((request) => !request.includes(' /last-'));
+    return this.requests.filter((request) => !request.includes(' /album/'));
   }
 
   get pid(): number {
