@@ -6,9 +6,9 @@ import {
   decodeFolderUpdate,
   decodeNewFile,
   decodeNewFolder,
-  encodeCollectionContents,
   encodeFolder,
 } from '../protocol/messages.ts';
+import { contentsXml } from './contents-xml.ts';
 import { decodedOr400, rootOr400 } from './exchange.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
 import { mediaTypeOf } from './media-type.ts';
@@ -72,7 +72,7 @@ export function folderHandlers(service: Service): HandlerTable {
     folderContents: {
       GET: async ({ exchange, endpoint, query, caller }) => {
         const page = await repository.list(caller, endpoint.id, listingQuery(query, repository.pageMax));
-        await exchange.sendXml(200, encodeCollectionContents(documents.contents(page)));
+        await exchange.sendXml(200, await contentsXml(documents.contents(page)));
       },
     },
   };

@@ -82,7 +82,7 @@ class LocalRepository implements RepositoryRules {
   async list(caller: string, id: ResourceId, query: ListingQuery): Promise<Page<ResourceRow>> {
     const { repository } = this.#parts;
     const row = repository.folder(caller, id);
-    return query.order === null ? repository.list(row, query) : this.#listInOrder(row, query);
+    return query.order === null ? repository.listInPieces(row, query) : this.#listInOrder(row, query);
   }
 
   async listTop(uid: string, query: ListingQuery): Promise<Page<FolderRow>> {

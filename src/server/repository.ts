@@ -67,6 +67,17 @@ export class Repository {
     return this.#children(folder.uid, folder.local, query, DEFAULT_PAGE);
   }
 
+  /** As `list`; a long page is read in pieces, so that others are answered in between. */
+  async listInPieces(folder: FolderRow, query: ListingQuery): Promise<Page<ResourceRow>> {
+    const { locals, start, max } = this.#locals(folder.uid, folder.local, query, DEFAULT_PAGE);
+    const builder = new PageBuilder(locals, max);
+    while (this.#readOn(builder, folder.uid, builder.readCount + PIECE_ENTRIES))
+      await new Promise((resolve) => setImmediate(resolve));
+    // Entries that left the folder in between.
+    const entries = builder.entries.filter(({ parent }) => parent === folder.local);
+    return { start, hasMore: builder.hasMore, entries };
+  }
+
   /** The account's top level: system folders and sync folders. */
   listTop(uid: string, query: ListingQuery): Page<FolderRow> {
     return this.#children(uid, TOP, query, Number.MAX_SAFE_INTEGER) as Page<FolderRow>;
@@ -270,6 +281,21 @@ export class Repository {
   }
 
   #children(uid: string, parent: string, query: ListingQuery, maxDefault: number): Page<ResourceRow> {
+    const { locals, start, max } = this.#locals(uid, parent, query, maxDefault);
+    const builder = new PageBuilder(locals, max);
+    this.#readOn(builder, uid, Number.POSITIVE_INFINITY);
+    return { start, hasMore: builder.hasMore, entries: builder.entries };
+  }
+
+  /** Reads rows up to the position `end`. @returns whether the page has more */
+  #readOn(builder: PageBuilder, uid: string, end: number): boolean {
+    while (!builder.isComplete && builder.readCount < end)
+      builder.add(this.#database.resources.get([uid, builder.nextLocal]));
+    return !builder.isComplete;
+  }
+
+  /** The ids of a page, and of one entry more if there is one. */
+  #locals(uid: string, parent: string, query: ListingQuery, maxDefault: number) {
     const start = query.start ?? 0;
     const max = Math.min(query.max ?? maxDefault, this.pageMax);
     const first = query.type === 'file' ? 1 : 0;
@@ -283,15 +309,7 @@ export class Repository {
       limit: max + 1,
     };
     const locals = [...this.#database.children.getRange(range as unknown as ChildRange)].map(({ value }) => value);
-    const entries: ResourceRow[] = [];
-    let [read, nameChars] = [0, 0];
-    for (; read < Math.min(max, locals.length) && nameChars <= PAGE_NAME_CHARS_MAX; read += 1) {
-      const row = this.#database.resources.get([uid, locals[read] as string]);
-      if (row === undefined) continue;
-      nameChars += row.name.length;
-      entries.push(row);
-    }
-    return { start, hasMore: locals.length > read, entries };
+    return { locals, start, max };
   }
 
   #rowOf(uid: string, local: string): ResourceRow[] {
@@ -402,6 +420,45 @@ export class Repository {
   }
 }
 
+/** The entries of a page, up to a limit of all names. */
+class PageBuilder {
+  readonly entries: ResourceRow[] = [];
+  readonly #locals: readonly string[];
+  readonly #end: number;
+  #nameChars = 0;
+  #readCount = 0;
+
+  /** @param locals the ids of the page, and of one entry more if there is one */
+  constructor(locals: readonly string[], max: number) {
+    this.#locals = locals;
+    this.#end = Math.min(max, locals.length);
+  }
+
+  get readCount(): number {
+    return this.#readCount;
+  }
+
+  get isComplete(): boolean {
+    return this.#readCount >= this.#end || this.#nameChars > PAGE_NAME_CHARS_MAX;
+  }
+
+  get hasMore(): boolean {
+    return this.#locals.length > this.#readCount;
+  }
+
+  get nextLocal(): string {
+    return this.#locals[this.#readCount] as string;
+  }
+
+  /** The row of `nextLocal`; undefined if it was deleted meanwhile. */
+  add(row: ResourceRow | undefined): void {
+    this.#readCount += 1;
+    if (row === undefined) return;
+    this.#nameChars += row.name.length;
+    this.entries.push(row);
+  }
+}
+
 type VersionRange = { start: [string, string, number]; end: [string, string, number]; limit: number };
 type ChildKey = [string, string, number, number];
 type ChildRange = { start: ChildKey; end: ChildKey };
@@ -414,6 +471,8 @@ const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [
   [SYSTEM_FOLDERS.deleted, 'Deleted Files'],
 ];
 
+/** Entries of a page read in one turn of the event loop: about a millisecond. */
+const PIECE_ENTRIES = 100;
 /** Versions of a file that one change deletes. */
 const DELETED_AT_ONCE = 500;
 /** Default page size of folder, workspace and album contents (docs/service.md 5.2). */

@@ -1,0 +1,30 @@
+import { type CollectionContentsDocument, encodeCollectionContents } from '../protocol/messages.ts';
+
+/** Entries encoded in one turn of the event loop: about a millisecond. */
+const PIECE_ENTRIES = 100;
+
+/** Encodes a listing; a long one in pieces, so that others are answered in between. */
+export async function contentsXml(document: CollectionContentsDocument): Promise<string> {
+  const { collections, files } = document;
+  const length = collections.length + files.length;
+  if (length <= PIECE_ENTRIES) return encodeCollectionContents(document);
+  const pieces: string[] = [];
+  for (let at = 0; at < length; at += PIECE_ENTRIES) {
+    if (at > 0) await new Promise((resolve) => setImmediate(resolve));
+    const firstFile = Math.max(0, at - collections.length);
+    const piece = {
+      ...document,
+      collections: collections.slice(at, at + PIECE_ENTRIES),
+      files: files.slice(firstFile, Math.max(0, at + PIECE_ENTRIES - collections.length)),
+    };
+    const xml = encodeCollectionContents(piece);
+    // All pieces have the same root element around their entries.
+    const inner = { start: xml.indexOf('>', xml.indexOf(ROOT)) + 1, end: xml.lastIndexOf('</') };
+    if (at === 0) pieces.push(xml.slice(0, inner.start));
+    pieces.push(xml.slice(inner.start, inner.end));
+    if (at + PIECE_ENTRIES >= length) pieces.push(xml.slice(inner.end));
+  }
+  return pieces.join('');
+}
+
+const ROOT = '<collectionContents';
