@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
 import { runCommand } from '../harness/command.ts';
@@ -17,6 +17,7 @@ export class DebianRoot {
   /** @param release the name that debootstrap(8) knows */
   static async make(release: string): Promise<DebianRoot> {
     const directory = mkdtempSync(join(tmpdir(), `cfs-${release}-`));
+    chmodSync(directory, 0o755); // it becomes "/", which every user of the system enters
     await runCommand(['debootstrap', '--variant=minbase', release, directory], { timeoutMs: BOOTSTRAP_MS_MAX });
     const root = new DebianRoot(directory);
     // No package starts a service here.
