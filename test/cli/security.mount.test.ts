@@ -191,7 +191,7 @@ test('no secret is in a log, a command line, an environment, an error or the sto
   const commandLines = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .map((name) => textOf(`/proc/${name}/cmdline`))
-    .filter((line) => line.includes('dist/cli/'));
+    .filter((line) => /dist\/(cli|mount)\//.test(line));
   expect(commandLines.length).toBeGreaterThan(0);
   const environment = textOf(`/proc/${pid}/environ`);
   expect(environment).toContain('CFS_MOUNT_REQUEST=');

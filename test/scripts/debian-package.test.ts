@@ -87,9 +87,9 @@ test('programs, manuals, completions of three shells and unit templates lie wher
 });
 
 test.each([
-  ['dist/cli/mount.js', true],
-  ['dist/cli/mount.js.map', true], // stack traces in the log name lines of src/
-  ['dist/cli/mount.d.ts', false],
+  ['dist/mount/mounting-process.js', true],
+  ['dist/mount/mounting-process.js.map', true], // stack traces in the log name lines of src/
+  ['dist/mount/mounting-process.d.ts', false],
   ['bin/node', true],
   ['native-deps/fuse-kernel/prebuilds/linux-arm64/fuse-kernel.node', true],
   ['native-deps/fuse-kernel/prebuilds/linux-x64/fuse-kernel.node', false],
