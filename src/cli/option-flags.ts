@@ -1,12 +1,10 @@
-import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
-import { UsageError } from '../base/errors.ts';
 import { type LoadedOptions, loadOptions } from '../config/load.ts';
 import { envNameOf, type OptionKey, type Options, optionRows } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
 import type { DashOGiven } from '../mount/dash-o-options.ts';
 import { exitCode } from '../mount/exit-codes.ts';
-import { visible } from '../mount/mount-event.ts';
+import { configurationFile } from '../mount/settled-options.ts';
 
 /** Adds every option of the table to a command. Values stay texts here: config/load validates all sources in the same way. */
 export function addMountOptions(command: Command): Command {
@@ -52,11 +50,6 @@ export function mountOptions(
   return loadedOptions(command, env, paths, words).options;
 }
 
-/** The options without a command line. @throws as `mountOptions` */
-export function settledOptions(env: Readonly<Record<string, string | undefined>>, paths: Paths): Options {
-  return loadedOptions(null, env, paths).options;
-}
-
 /** The options with the source of each. @throws as `mountOptions` */
 export function loadedOptions(
   command: Command | null,
@@ -65,27 +58,14 @@ export function loadedOptions(
   words?: DashOGiven,
 ): LoadedOptions {
   const flags = command === null ? {} : givenFlags(command);
-  const text = configurationText(paths.configFile);
-  const file = text === null ? null : { path: paths.configFile, text };
   return loadOptions(
     {
       flags,
       env,
-      file,
+      file: configurationFile(paths),
       ...(words !== undefined && { words: words.options }),
       ...(words?.problem != null && { problems: [words.problem] }),
     },
     exitCode('usage'),
   );
-}
-
-/** The text of config.toml; null if it does not exist. An unreadable file is an error: it may contain `read-only` or a mask. */
-function configurationText(path: string): string | null {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT' || code === 'ENOTDIR') return null;
-    throw new UsageError(`${visible(path)} cannot be read (${code})`, exitCode('usage'), { cause: error });
-  }
 }

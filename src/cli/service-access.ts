@@ -4,9 +4,9 @@ import { programVersion } from '../base/program-version.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
 import { readAccountFile } from '../mount/account-file.ts';
 import { routeTo } from '../mount/service-route.ts';
+import { settledOptions } from '../mount/settled-options.ts';
 import type { RemoteService } from '../remote/contract.ts';
 import { openService } from '../remote/open-service.ts';
-import { settledOptions } from './option-flags.ts';
 import type { ServiceWait } from './service-wait.ts';
 
 /** The dependencies of a command that contacts the service directly. */

@@ -6,7 +6,7 @@ import { homeDirectory, type Paths } from '../../config/paths.ts';
 import { type LaunchedMount, launchMount } from '../../mount/launch.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { checkFuse, checkMountPoint } from '../../mount/mount-point.ts';
-import { checkNotMounted, mountRequest } from '../launch/mount-command.ts';
+import { checkNotMounted, mountRequest } from '../../mount/mount-preparation.ts';
 import { SignalRelay } from '../launch/signal-relay.ts';
 import { type DemoAccount, knownAccount } from './demo-account.ts';
 import { DemoServer } from './demo-server.ts';
