@@ -36,6 +36,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'transfer',
     'control',
   ],
+  // The public interface of the package (package.json, `exports`).
+  api: ['base', 'config', 'remote', 'server', 'control', 'mount'],
   // The command line.
   cli: [
     'base',

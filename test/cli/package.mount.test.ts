@@ -1,6 +1,6 @@
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { afterAll, beforeAll, expect, onTestFailed, onTestFinished, test } from 'vitest';
 import { runCommand } from '../harness/command.ts';
 import { LET_GO_OF_OTHERS } from '../harness/mount-namespace.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
@@ -20,13 +20,16 @@ const ALLOWED = [
   /^bin\/cfs(-mount)?$/,
   /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z-]+\/)?[a-z0-9-]+\.js(\.map)?$/,
+  /^dist\/types\/[a-z]+\/[a-z-]+\.d\.ts$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z0-9-]+\.md)$/,
   /^man\/[a-z-]+\.1$/,
   /^native-deps\/fuse-kernel\/prebuilds\/linux-(x64|arm64)\/fuse-kernel\.node$/,
 ];
 /** All that the package is made of. */
 const SOURCES =
-  '.npmrc package.json package-lock.json tsconfig.json tsconfig.build.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
+  '.npmrc package.json package-lock.json tsconfig.json tsconfig.build.json tsconfig.types.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
+/** The public API: docs/api.md has a runnable example of each. */
+const ENTRY_POINTS = ['mount', 'client', 'server'];
 const PACKED_BYTES_MAX = 1.25 * 1024 ** 2;
 const INSTALLED_KIB_MAX = 40 * 1024;
 
@@ -74,7 +77,7 @@ test('the package holds what is needed, and nothing else', () => {
 
 test('every module of the package finds the modules that it loads', () => {
   const packed = new Set(pack.files.map(({ path }) => path));
-  const todo = ['dist/cli/cfs.js', 'dist/cli/cfs-mount.js'];
+  const todo = ['dist/cli/cfs.js', 'dist/cli/cfs-mount.js', ...ENTRY_POINTS.map((name) => `dist/api/${name}.js`)];
   const loaded = new Set<string>();
   for (let path = todo.pop(); path !== undefined; path = todo.pop()) {
     if (loaded.has(path) || !path.endsWith('.js')) continue;
@@ -176,4 +179,49 @@ test('installed from that file alone, the programs sign in, mount, push and end'
   } finally {
     await server.dispose();
   }
+});
+
+test('a program that imports the packed file compiles against its types and runs, as in docs/api.md', {
+  timeout: 180_000,
+}, async () => {
+  const own = new CommandHome(); // the account of the test above is not its account
+  onTestFinished(() => own.dispose());
+  const consumer = own.path('consumer');
+  const installed = join(consumer, 'node_modules/cfs-mount');
+  mkdirSync(installed, { recursive: true });
+  symlinkSync(join(PROJECT, 'node_modules/@types'), join(consumer, 'node_modules/@types'));
+  const examples = [...readFileSync(join(PROJECT, 'docs/api.md'), 'utf8').matchAll(/^```ts (\S+)\n(.*?)^```$/gms)];
+  expect(examples.map(([, name]) => name).sort()).toEqual(ENTRY_POINTS.map((name) => `${name}.mts`).sort());
+  for (const [, name, code] of examples) writeFileSync(join(consumer, name as string), code as string);
+  const compilerOptions = { strict: true, module: 'nodenext', target: 'es2022', types: ['node'], outDir: 'out' };
+  writeFileSync(join(consumer, 'tsconfig.json'), JSON.stringify({ compilerOptions }));
+  const script = `
+    cd "$3"
+    tar -xzf "$1" --strip-components=1 -C node_modules/cfs-mount
+    ln -s "$2/node_modules" node_modules/cfs-mount
+    node "$2/node_modules/typescript/bin/tsc" -p .
+    mkdir Cloud
+    mkfifo line
+    node out/server.mjs > line & server=$!
+    trap 'kill $server; node node_modules/cfs-mount/dist/cli/cfs.js umount --now Cloud > /dev/null 2>&1 || true' EXIT
+    read -r SERVICE < line
+    export SERVICE
+    node out/client.mjs
+    keys() { node -p "const { url, keys } = JSON.parse(process.env.SERVICE); $1"; }
+    CFS_USERNAME=me@example.com CFS_PASSWORD='correct horse' CFS_APPLICATION=$(keys keys.application) \\
+      CFS_ACCESS_KEY_ID=$(keys keys.accessKeyId) CFS_PRIVATE_ACCESS_KEY=$(keys keys.privateAccessKey) \\
+      node node_modules/cfs-mount/dist/cli/cfs.js login "$(keys url)" > /dev/null
+    node out/mount.mjs
+    node --input-type=module -e "await import('cfs-mount/dist/mount/launch.js')" 2>&1 | grep -q ERR_PACKAGE_PATH_NOT_EXPORTED
+    echo 'the rest is private'`;
+  const argv = ['sh', '-euc', script, 'sh', join(home.directory, pack.filename), PROJECT, consumer];
+  const { stdout } = await runCommand(argv, { env: own.env, timeoutMs: 150_000 });
+
+  expect(stdout.split('\n')).toEqual([
+    "[ 'From the client' ]",
+    "1 [ 'From the client', 'hello.txt' ] 0",
+    'the rest is private',
+    '',
+  ]);
+  expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(consumer);
 });
