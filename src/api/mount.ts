@@ -35,8 +35,8 @@ export interface Mount {
    */
   sync(path?: string): Promise<SyncOutcome>;
   /**
-   * Pushes pending changes for up to `timeoutMs` (0 by default: not at all; null: until all are pushed), and unmounts. What is not
-   * pushed stays in the store, for the next mount.
+   * Pushes pending changes for up to `timeoutMs` (by default the option `drainMs`; null: until all are pushed), and unmounts. The
+   * other changes stay in the store, for the next mount.
    */
   unmount(how?: { readonly timeoutMs?: number | null }): Promise<UmountOutcome>;
 }
@@ -63,6 +63,6 @@ export async function mount(options: MountOptions): Promise<Mount> {
     ended: launched.ended,
     status: () => callControl(socketPath, 'status', {}),
     sync: (path) => callControl(socketPath, 'sync', { path: path ?? null, wait: true }),
-    unmount: ({ timeoutMs = 0 } = {}) => callControl(socketPath, 'umount', { timeoutMs }),
+    unmount: ({ timeoutMs = request.options.drainMs } = {}) => callControl(socketPath, 'umount', { timeoutMs }),
   };
 }
