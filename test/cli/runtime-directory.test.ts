@@ -2,9 +2,9 @@ import { chownSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { mountRequest } from '../../src/mount/mount-preparation.ts';
 import { loadOptions } from '../../src/config/load.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
+import { mountRequest } from '../../src/mount/mount-preparation.ts';
 import { testUnless } from '../harness/requirement.ts';
 
 /** Where a mount makes its control socket: its own session's directory, and no other one's. */
