@@ -58,7 +58,7 @@ export function renameNode(
   let swapped: NodeRecord | null = null;
   if (target?.local != null && mode === 'exchange') {
     const stays = staysAt(tx, names, target, { folder: from, name, holder: found });
-    const other = changedLocality(tx, succession, target, stays, nowMs);
+    const other = changedLocality(tx, succession, tx.get('node', target.ino) ?? target, stays, nowMs);
     swapped = { ...other, local: { ...target.local, parent, name, ctime: now } };
     writeNode(tx, other, swapped, nowMs);
   } else if (target !== undefined) {

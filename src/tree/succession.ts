@@ -141,6 +141,17 @@ export class Succession {
     if (before.remote === null) return;
     const tombstone = this.#bury(tx, before.kind, before.remote, nowMs);
     this.#intents.transfer(tx, before.ino, tombstone);
+    if (before.kind === 'folder') this.#moveRemoteChildren(tx, before.ino, tombstone, nowMs);
+  }
+
+  /** The remote folder of `from` is that of `to` now. Nodes that are still in it remotely are dirty: `from` is empty here. */
+  #moveRemoteChildren(tx: Transaction, from: Inode, to: Inode, nowMs: number): void {
+    for (const [ino] of tx.all('dirty')) {
+      const node = tx.get('node', ino);
+      if (node?.remote?.parent !== from) continue;
+      writeNode(tx, node, { ...node, remote: { ...node.remote, parent: to } }, nowMs);
+      tx.afterCommit(() => this.#changed(ino, 'moved'));
+    }
   }
 
   /** @returns the tombstone of a resource that no node has */

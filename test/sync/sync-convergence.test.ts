@@ -231,6 +231,19 @@ const OTHERS_FAILED: readonly { readonly what: string; readonly kind: Kind; read
     what: 'some names stay local',
     kind: STAYING,
     histories: [
+      // A folder became local-only. Its remote folder was deleted before a file had left it, and its name was still taken.
+      [
+        [
+          { isFolder: true, at: 0, name: 0 },
+          { isFolder: false, at: 13, name: 0 },
+        ],
+        [
+          { do: 'write', at: 0, name: 3 },
+          { do: 'rename', at: 4, to: 0, name: 2 },
+          { do: 'exchange', at: 40, to: 0, name: 3 },
+          { do: 'patch', at: 0, name: 2 },
+        ],
+      ],
       // A move was sent, the file deleted, and both discarded: nobody asked what had become of the move of the file that was there again.
       [
         [
