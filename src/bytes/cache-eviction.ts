@@ -5,7 +5,7 @@ import { BLOCK_BYTES, type ContentId } from '../base/vocabulary.ts';
 import { ifSound } from '../store/node-table.ts';
 import type { ContentRecord, StoreWriter } from '../store/tables.ts';
 import { blockLength } from './block-map.ts';
-import { type CacheKind, type CacheUnit, type CacheUsage, UNIT_BLOCKS } from './cache-usage.ts';
+import { type CacheKind, type CacheUnit, type CacheUsage, UNIT_BLOCKS, UNIT_BYTES } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 import { isLayered } from './content-layers.ts';
 import { removeBlockRows, type VersionBlocks } from './version-blocks.ts';
@@ -17,6 +17,19 @@ const LEASED_IDLE_MS = 30_000;
 const LEASED_OVER_BYTES_MAX = 32 * 1024 * 1024;
 const ROOM_CHECK_MS = 1000;
 const MEASURED_PER_CALL_MAX = 256;
+
+/** A burst of evictions ends when nothing was evicted for so long: a long read evicts all the time. */
+const BURST_QUIET_MS = 30_000;
+/** It is reported after so long at the latest. */
+const BURST_MS_MAX = 600_000;
+const BURST_CONTENTS_MAX = 10_000;
+
+/** Why cached bytes were evicted, and how many. */
+export interface EvictionBurst {
+  readonly reason: 'cache-size' | 'cache-reserve';
+  readonly bytes: number;
+  readonly contents: number;
+}
 
 interface Hole {
   readonly id: ContentId;
@@ -48,6 +61,14 @@ export class CacheEviction {
   #checkedMs = Number.NEGATIVE_INFINITY;
   #freeBytes = Number.POSITIVE_INFINITY;
   #lastIndexBytes = 0;
+  readonly #onBurst: (burst: EvictionBurst) => void;
+  #burst: {
+    readonly reason: EvictionBurst['reason'];
+    readonly contents: Set<ContentId>;
+    readonly sinceMs: number;
+    lastMs: number;
+    bytes: number;
+  } | null = null;
   #allowed = true;
 
   constructor(deps: {
@@ -64,6 +85,7 @@ export class CacheEviction {
     reserveBytes: number;
     /** Whether the user pinned it (`cfs pin`). */
     isKept: (content: ContentId) => boolean;
+    onBurst?: ((burst: EvictionBurst) => void) | undefined;
   }) {
     this.#store = deps.store;
     this.#files = deps.files;
@@ -76,6 +98,7 @@ export class CacheEviction {
     this.#cacheBytes = deps.cacheBytes;
     this.#reserveBytes = deps.reserveBytes;
     this.#isKept = deps.isKept;
+    this.#onBurst = deps.onBurst ?? (() => {});
   }
 
   /** `draft` needs the cached blocks of `base`. */
@@ -157,14 +180,59 @@ export class CacheEviction {
     if (!this.#allowed) return;
     this.#look();
     const { files, small } = sharesOf(this.#cacheBytes, this.#lastIndexBytes);
-    const filesOver = Math.max(this.#usage.fileBytes - files, this.#reserveBytes > 0 ? this.#shortBytes() : 0);
-    if (filesOver > 0) this.#evict('file', filesOver);
+    const overSize = this.#usage.fileBytes - files;
+    const short = this.#reserveBytes > 0 ? this.#shortBytes() : 0;
+    const filesOver = Math.max(overSize, short);
+    if (filesOver > 0) this.#evict('file', filesOver, short > overSize ? 'cache-reserve' : 'cache-size');
     // Frees no disk space, only room in LMDB's file.
     const smallOver = this.#usage.smallCost - small;
-    if (smallOver > 0) this.#evict('small', smallOver);
+    if (smallOver > 0) this.#evict('small', smallOver, 'cache-size');
+    this.#reportBurst();
   }
 
-  #evict(kind: CacheKind, overBytes: number): void {
+  /** Reports a burst that is over. */
+  #reportBurst(): void {
+    const burst = this.#burst;
+    if (burst === null) return;
+    const nowMs = this.#clock.elapsedMs();
+    const isOver = nowMs - burst.lastMs >= BURST_QUIET_MS || nowMs - burst.sinceMs >= BURST_MS_MAX;
+    if (!isOver && burst.contents.size < BURST_CONTENTS_MAX) return;
+    this.#burst = null;
+    const { reason, bytes, contents } = burst;
+    this.#log.info({ reason, bytes, contents: contents.size }, 'cached blocks evicted');
+    this.#onBurst({ reason, bytes, contents: contents.size });
+  }
+
+  /**
+   * Deletes all cached blocks of a version, in steps.
+   *
+   * @returns the freed bytes; null if something needs them: a draft over it, a reader, a merge of its layers, or a pin
+   */
+  *evictVersion(id: ContentId): Generator<void, number | null> {
+    const isNeeded = (): boolean =>
+      !this.#allowed || this.#copies.has(id) || this.#draftsOver.has(id) || this.#files.isHeld(id) || this.#isKept(id);
+    const record = this.#sound(id);
+    if (record?.kind !== 'version' || isLayered(record) || isNeeded()) return null;
+    let freed = 0;
+    // Without holes the first unit takes the whole file with it.
+    const isOne = record.where === 'inline' || !this.#files.canPunchHoles;
+    const units = isOne ? 1 : Math.ceil(record.sizeBytes / UNIT_BYTES);
+    for (let first = 0; first < units; first += UNITS_PER_CALL_MAX) {
+      if (first > 0) yield;
+      if (isNeeded()) return null;
+      const holes: Hole[] = [];
+      for (let unit = first; unit < Math.min(units, first + UNITS_PER_CALL_MAX); unit++)
+        freed += this.#clear({ content: id, unit, usedMs: 0 }, holes);
+      // Store the map first: a block that it names must be present.
+      this.#blocks.save();
+      for (const { start, end } of holes) this.#files.punch(id, 'cache', start, end);
+    }
+    if (record.where !== 'inline' && this.#usage.cachedBytes(id) === 0) this.#removeFile(id);
+    this.#checkedMs = Number.NEGATIVE_INFINITY;
+    return freed;
+  }
+
+  #evict(kind: CacheKind, overBytes: number, reason: EvictionBurst['reason']): void {
     let over = overBytes;
     const nowMs = this.#clock.elapsedMs();
     const holes: Hole[] = [];
@@ -191,8 +259,13 @@ export class CacheEviction {
         this.#usage.putBack(kind, unit);
         continue;
       }
-      over -= this.#clear(unit, holes);
+      const freed = this.#clear(unit, holes);
+      over -= freed;
       emptied.add(id);
+      this.#burst ??= { reason, contents: new Set(), sinceMs: nowMs, lastMs: nowMs, bytes: 0 };
+      this.#burst.lastMs = nowMs;
+      this.#burst.bytes += freed;
+      this.#burst.contents.add(id);
     }
     // Store the map first: a block that it names must be present.
     this.#blocks.save();

@@ -8,7 +8,7 @@ import { type Disk, systemDisk } from '../store/disk.ts';
 import { indexBytes } from '../store/index-file.ts';
 import { countReference, ifSound } from '../store/node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from '../store/tables.ts';
-import { CacheEviction } from './cache-eviction.ts';
+import { CacheEviction, type EvictionBurst } from './cache-eviction.ts';
 import { CacheUsage } from './cache-usage.ts';
 import { ContentCollector } from './content-collector.ts';
 import { ContentFiles, type HolePunch } from './content-files.ts';
@@ -40,6 +40,7 @@ export interface ContentStoreDeps {
   readonly pace?: WritePace;
   /** Whether the user pinned a content, so that it is never evicted; default: none. */
   readonly isKept?: (content: ContentId) => boolean;
+  readonly onEviction?: (burst: EvictionBurst) => void;
   /** Boot id of the machine; tests change it. */
   readonly bootId?: string | null;
 }
@@ -123,6 +124,7 @@ export class ContentStore implements Contents {
       cacheBytes,
       reserveBytes,
       isKept: deps.isKept ?? (() => false),
+      onBurst: deps.onEviction,
     });
     this.#drafts = new OpenDrafts({
       store,
@@ -266,10 +268,10 @@ export class ContentStore implements Contents {
     return this.#sync.sync(id);
   }
 
-  pieces(id: ContentId, extent: Extent): Piece[] {
+  pieces(id: ContentId, extent: Extent, use: 'read' | 'look' = 'read'): Piece[] {
     const { start, end } = clip(extent, this.sizeOf(id));
     const record = this.#store.get('content', id);
-    if (record?.kind === 'version') {
+    if (record?.kind === 'version' && use === 'read') {
       const kind = record.where === 'inline' ? 'small' : 'file';
       this.#usage.touch(kind, id, start, end, this.#clock.elapsedMs());
     }
@@ -396,6 +398,10 @@ export class ContentStore implements Contents {
     this.#eviction.measure();
     this.#eviction.evict();
     return isMore;
+  }
+
+  evictVersion(version: ContentId): Generator<void, number | null> {
+    return this.#eviction.evictVersion(version);
   }
 
   usage(): CacheFigures {

@@ -90,8 +90,8 @@ export interface Contents {
    */
   syncFile(id: ContentId): Promise<void>;
 
-  /** The stretches of `extent` (clipped at the size), in order. Touches the LRU. Synchronous; does no I/O on file bytes. */
-  pieces(id: ContentId, extent: Extent): Piece[];
+  /** The stretches of `extent` (clipped at the size), in order. `read` touches the LRU. Synchronous; does no I/O on file bytes. */
+  pieces(id: ContentId, extent: Extent, use?: 'read' | 'look'): Piece[];
   /** The bytes of `extent`, copied out; null when something is missing. For small reads, digests, symlinks. */
   readAll(id: ContentId, extent: Extent): Uint8Array | null;
   /**

@@ -1,6 +1,8 @@
+import { UsageError } from '../base/errors.ts';
 import { exitCode } from '../mount/exit-codes.ts';
 import type { CommandAction, CommandContext } from './command-context.ts';
 import type { CommandName } from './command-table.ts';
+import type { ConflictChoice } from './commands/conflicts.ts';
 import type { Invocation } from './invocation.ts';
 import { givenHere, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
@@ -47,14 +49,27 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return statusCommand(context, { json: given.has('--json'), watchUntil, isTerminal: process.stdout.isTTY });
   },
 
+  log: async (given, context) => {
+    const { logCommand } = await import('./commands/log.ts');
+    const followUntil = given.has('--follow') ? untilInterrupted() : null;
+    return logCommand(context, { ...pathFlags(given), followUntil, json: given.has('--json') });
+  },
+
   versions: async (given, context) => {
     const { versionsCommand } = await import('./commands/versions.ts');
     return versionsCommand(waiting(given, context), { file: given.required(0), json: given.has('--json') });
   },
 
   restore: async (given, context) => {
+    const to = given.text('--to');
+    const { parseTime, restoreAtCommand } = await import('./commands/restore-at.ts');
+    const atMs = given.parsed('--at', parseTime);
+    if (atMs !== null) {
+      if (to !== null) throw new UsageError('--at and --to cannot be combined');
+      return restoreAtCommand(waiting(given, context), { path: given.required(0), atMs });
+    }
     const { restoreCommand } = await import('./commands/restore.ts');
-    return restoreCommand(waiting(given, context), { what: given.required(0), to: given.text('--to') });
+    return restoreCommand(waiting(given, context), { what: given.required(0), to });
   },
 
   diff: async (given, context) => {
@@ -91,6 +106,11 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     });
   },
 
+  'share list': async (given, context) => {
+    const { shareListCommand } = await import('./commands/share.ts');
+    return shareListCommand(waiting(given, context), { account: given.text('--account'), json: given.has('--json') });
+  },
+
   export: async (given, context) => {
     const { exportCommand } = await import('./commands/export.ts');
     return exportCommand(context, { directory: given.required(0), account: given.text('--account') });
@@ -118,6 +138,22 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return syncCommand(context, { ...pathFlags(given), ...flags });
   },
 
+  pause: async (given, context) => {
+    const { pauseCommand } = await import('./commands/pause.ts');
+    return pauseCommand(context, { account: given.text('--account'), forMs: given.duration('--for') });
+  },
+
+  resume: async (given, context) => {
+    const { resumeCommand } = await import('./commands/pause.ts');
+    return resumeCommand(context, { account: given.text('--account') });
+  },
+
+  limit: async (given, context) => {
+    const { limitCommand, parseRate } = await import('./commands/limit.ts');
+    const flags = { up: given.parsed('--up', parseRate), down: given.parsed('--down', parseRate) };
+    return limitCommand(context, { ...flags, account: given.text('--account') });
+  },
+
   refresh: async (given, context) => {
     const { refreshCommand } = await import('./commands/refresh.ts');
     return refreshCommand(waiting(given, context), { ...pathFlags(given), accept: given.has('--accept') });
@@ -125,7 +161,12 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   pin: async (given, context) => {
     const { pinCommand } = await import('./commands/pin.ts');
-    return pinCommand(context, { file: given.required(0), account: null });
+    return pinCommand(context, { file: given.required(0), account: null, once: given.has('--once') });
+  },
+
+  evict: async (given, context) => {
+    const { evictCommand } = await import('./commands/evict.ts');
+    return evictCommand(context, { file: given.required(0), account: null });
   },
 
   unpin: async (given, context) => {
@@ -142,6 +183,21 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     const { discardCommand } = await import('./commands/discard.ts');
     const flags = { account: given.text('--account'), isSure: given.has('--yes') };
     return discardCommand(context, { ...flags, file: given.required(0) });
+  },
+
+  conflicts: async (given, context) => {
+    const { conflictsCommand } = await import('./commands/conflicts.ts');
+    return conflictsCommand(context, { account: given.text('--account'), json: given.has('--json') });
+  },
+
+  'conflicts diff': async (given, context) => {
+    const { conflictsDiffCommand } = await import('./commands/conflicts.ts');
+    return conflictsDiffCommand(context, { file: given.required(0), tool: given.text('--tool') });
+  },
+
+  'conflicts keep': async (given, context) => {
+    const { conflictsKeepCommand } = await import('./commands/conflicts.ts');
+    return conflictsKeepCommand(context, { side: given.required(0) as ConflictChoice, file: given.required(1) });
   },
 
   umount: async (given, context) => {

@@ -20,6 +20,11 @@ export const GROUPS: Readonly<Record<string, string>> = {
   'serve share': 'folders that one account shares with another',
 };
 
+/** `mine` and `theirs` are seen from this machine; `original` and `copy` name the files. */
+export const CONFLICT_CHOICES = ['mine', 'theirs', 'both', 'original', 'copy'] as const;
+const CONFLICT_SIDES_HELP =
+  'mine (saved on this machine), theirs, both; original or copy for a copy that another machine made';
+
 export const COMMANDS = [
   {
     name: 'login',
@@ -61,6 +66,12 @@ export const COMMANDS = [
     flags: [JSON_SWITCH, toggle('--watch', 'refresh the output until Ctrl-C')],
   },
   {
+    name: 'log',
+    summary: 'show what happened: pushes, changes made elsewhere, conflicts, pins and the connection, oldest first',
+    args: [optional('path', 'a file or folder in the mount; default: everything')],
+    flags: [toggle('--follow', 'print new events until Ctrl-C or until the mount ends'), JSON_SWITCH, ACCOUNT],
+  },
+  {
     name: 'versions',
     summary: 'list the versions of a file that the service keeps, newest first',
     args: [argument('file', 'a file in the mount')],
@@ -68,9 +79,19 @@ export const COMMANDS = [
   },
   {
     name: 'restore',
-    summary: 'restore a version of a file: FILE@VERSION, a name from cfs versions, `latest`, or -2 (two before)',
-    args: [argument('file@version', 'a file in the mount and one of its versions')],
+    summary: 'restore a version of a file (FILE@VERSION), or with --at all files of a folder as of a time',
+    args: [
+      argument(
+        'file@version',
+        'a file and a version: a name from cfs versions, `latest`, or -2; with --at a file or folder',
+      ),
+    ],
     flags: [
+      {
+        flag: '--at',
+        placeholder: '<time>',
+        help: 'restore each file in PATH as of then: 2026-11-20T13:05 or 2026-11-20',
+      },
       { flag: '--to', placeholder: '<path>', help: 'write to this new file instead', completion: 'path' },
       TIMEOUT,
     ],
@@ -118,12 +139,35 @@ export const COMMANDS = [
     flags: [toggle('--off', 'remove the link'), TIMEOUT],
   },
   {
+    name: 'share list',
+    summary: 'list the files that have a public link, with their links',
+    args: [],
+    flags: [JSON_SWITCH, TIMEOUT, ACCOUNT],
+  },
+  {
     name: 'sync',
     summary: 'push the changes of all closed files immediately',
     args: [optional('path', 'a file or folder in the mount; default: everything')],
     flags: [
       toggle('--wait', 'wait until the changes reach the service; reports how many files are still open'),
       duration('--timeout', 'stop waiting after this long'),
+      ACCOUNT,
+    ],
+  },
+  {
+    name: 'pause',
+    summary: 'stop pushing changes and fetching pinned files until cfs resume, also over a restart',
+    args: [],
+    flags: [duration('--for', 'end the pause automatically after this long'), ACCOUNT],
+  },
+  { name: 'resume', summary: 'end the pause: push what waits', args: [], flags: [ACCOUNT] },
+  {
+    name: 'limit',
+    summary: 'show or change the rate limits of a running mount, until it ends',
+    args: [],
+    flags: [
+      { flag: '--up', placeholder: '<rate>', help: 'bytes sent per second, such as 2MiB, or off' },
+      { flag: '--down', placeholder: '<rate>', help: 'bytes fetched per second, such as 2MiB, or off' },
       ACCOUNT,
     ],
   },
@@ -140,6 +184,12 @@ export const COMMANDS = [
   {
     name: 'pin',
     summary: 'keep a file, or the present and future contents of a folder, fully on this machine',
+    args: [argument('path', 'a file or folder in the mount')],
+    flags: [toggle('--once', 'only fetch everything now; later the cache may remove it again')],
+  },
+  {
+    name: 'evict',
+    summary: 'remove the local copies of a file or folder; refuses what exists on this machine only',
     args: [argument('path', 'a file or folder in the mount')],
     flags: [],
   },
@@ -160,6 +210,29 @@ export const COMMANDS = [
     summary: 'drop pending and parked local changes and return to the state of the service',
     args: [argument('path', 'a file in the mount, or a folder with its contents, including deletions in it')],
     flags: [toggle('--yes', 'drop the changes; without it, only list what would be lost'), ACCOUNT],
+  },
+  {
+    name: 'conflicts',
+    summary: 'list conflicted copies with the file of each, and whose bytes they hold',
+    args: [],
+    flags: [JSON_SWITCH, ACCOUNT],
+  },
+  {
+    name: 'conflicts diff',
+    summary: 'compare a file with its conflicted copy',
+    args: [argument('file', 'a conflicted copy, or the file that it is a copy of')],
+    flags: [
+      { flag: '--tool', placeholder: '<command>', help: 'the comparison command; default: `diff -u` (CFS_DIFF)' },
+    ],
+  },
+  {
+    name: 'conflicts keep',
+    summary: 'end a conflict: keep one of the two files, or both under names of their own',
+    args: [
+      { ...argument('side', CONFLICT_SIDES_HELP, null), choices: CONFLICT_CHOICES },
+      argument('file', 'a conflicted copy, or the file that it is a copy of'),
+    ],
+    flags: [],
   },
   {
     name: 'umount',

@@ -44,17 +44,17 @@ export class Invocation {
 
   /** Milliseconds. @throws UsageError naming the flag */
   duration(flag: string): number | null {
-    return this.#parsed(flag, parseDuration);
+    return this.parsed(flag, parseDuration);
   }
 
   /** @throws UsageError naming the flag */
   bytes(flag: string): number | null {
-    return this.#parsed(flag, parseBytes);
+    return this.parsed(flag, parseBytes);
   }
 
   /** @throws UsageError naming the flag */
   whole(flag: string): number | null {
-    return this.#parsed(flag, (text) => {
+    return this.parsed(flag, (text) => {
       if (!/^\d{1,9}$/.test(text)) throw new RangeError(`"${text}" is not a whole number`);
       return Number(text);
     });
@@ -65,7 +65,8 @@ export class Invocation {
     return this.command.optsWithGlobals<Record<string, unknown>>()[new Option(flag).attributeName()];
   }
 
-  #parsed(flag: string, parse: (text: string) => number): number | null {
+  /** What `parse` makes of the flag; null where it is not given. @throws UsageError naming the flag, for a RangeError of `parse` */
+  parsed<T>(flag: string, parse: (text: string) => T): T | null {
     const text = this.text(flag);
     if (text === null) return null;
     try {

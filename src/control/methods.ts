@@ -1,11 +1,15 @@
 import type { ErrorRecord } from '../base/errors.ts';
 import type { LogLevel } from '../base/log-level.ts';
+import type { WatchMessage } from './event-model.ts';
 import type { MountMetrics } from './mount-metrics.ts';
 import type {
+  Conflict,
   DiscardedChange,
+  Evicted,
   HeldRemoval,
   Located,
   PinnedPath,
+  RateLimits,
   Status,
   SyncOutcome,
   SyncProgress,
@@ -51,6 +55,23 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: { readonly retried: number };
   };
+  /** The conflicted copies in `path`, also those that other machines made; at most LISTED_MAX of `count`. */
+  readonly conflicts: {
+    readonly params: { readonly path: string | null };
+    readonly progress: never;
+    readonly result: { readonly conflicts: readonly Conflict[]; readonly count: number };
+  };
+  /** Pushes nothing and fetches no pin until `resume`, or until `untilMs` (wall clock; null: no end); it lasts over a restart. */
+  readonly pause: {
+    readonly params: { readonly untilMs: number | null };
+    readonly progress: never;
+    readonly result: { readonly waiting: number };
+  };
+  readonly resume: {
+    readonly params: Record<string, never>;
+    readonly progress: never;
+    readonly result: { readonly wasPaused: boolean; readonly waiting: number };
+  };
   /** Drops pending and parked changes in `path` (null: everywhere). Without `isSure` it only reports them. */
   readonly discard: {
     readonly params: { readonly path: string | null; readonly isSure: boolean };
@@ -62,7 +83,8 @@ export interface ControlMethods {
    * when the fetch is stuck (`trouble`). It then resumes automatically.
    */
   readonly pin: {
-    readonly params: { readonly path: string | null };
+    /** `once`: fetches everything, and ends the pin then. */
+    readonly params: { readonly path: string | null; readonly once?: boolean };
     readonly progress: PinnedPath;
     readonly result: PinnedPath;
   };
@@ -70,6 +92,12 @@ export interface ControlMethods {
     readonly params: { readonly path: string | null };
     readonly progress: never;
     readonly result: { readonly wasPinned: boolean };
+  };
+  /** Deletes the local copies of a file, or of all in a folder, where the service has the bytes. */
+  readonly evict: {
+    readonly params: { readonly path: string | null };
+    readonly progress: never;
+    readonly result: Evicted;
   };
   /** The resource of the service for a path in the mount. @throws UsageError for an unknown path */
   readonly locate: {
@@ -96,6 +124,21 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: { readonly parts: readonly { readonly length: number; readonly base64: string | null }[] };
   };
+  /**
+   * The event stream: the events after `since` (null: all that are kept), then, with `follow`, what happens until the client
+   * disconnects or the mount ends. `status` adds the messages `status` and `transfers`. `seq` is the number of the newest event.
+   */
+  readonly watch: {
+    readonly params: { readonly since: number | null; readonly follow: boolean; readonly status: boolean };
+    readonly progress: WatchMessage;
+    readonly result: { readonly seq: number };
+  };
+  /** Changes the rate limits until the mount ends, and running transfers with them; absent: as it is. Bytes per second; null: no limit. */
+  readonly limit: {
+    readonly params: Partial<RateLimits>;
+    readonly progress: never;
+    readonly result: RateLimits;
+  };
   readonly metrics: { readonly params: Record<string, never>; readonly progress: never; readonly result: MountMetrics };
   /** Sets the log level until the mount ends; null: only returns it. @returns the current level */
   readonly logLevel: {
@@ -107,10 +150,30 @@ export interface ControlMethods {
 
 export type MethodName = keyof ControlMethods;
 
-export const METHOD_NAMES: readonly MethodName[] = [
-  ...(['status', 'sync', 'umount', 'refresh', 'retry', 'discard', 'pin', 'unpin'] as const),
-  ...(['locate', 'copyAttributes', 'unsynced', 'unsyncedParts', 'metrics', 'logLevel'] as const),
-];
+/** The compiler reports a missing name. */
+const METHODS: Readonly<Record<MethodName, true>> = {
+  status: true,
+  sync: true,
+  umount: true,
+  refresh: true,
+  retry: true,
+  discard: true,
+  pin: true,
+  unpin: true,
+  evict: true,
+  locate: true,
+  copyAttributes: true,
+  unsynced: true,
+  unsyncedParts: true,
+  watch: true,
+  conflicts: true,
+  pause: true,
+  resume: true,
+  limit: true,
+  metrics: true,
+  logLevel: true,
+};
+export const METHOD_NAMES = Object.keys(METHODS) as readonly MethodName[];
 
 export const PART_BYTES_MAX = 128 * 1024;
 

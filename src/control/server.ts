@@ -240,7 +240,8 @@ export class ControlServer {
 
 /** An unmount may take as long, but is never rejected by the limit. */
 function waitsForService(method: MethodName, params: unknown): boolean {
-  return method === 'pin' || (method === 'sync' && (params as { readonly wait: boolean }).wait);
+  const isFollowing = method === 'watch' && (params as { readonly follow: boolean }).follow;
+  return isFollowing || method === 'pin' || (method === 'sync' && (params as { readonly wait: boolean }).wait);
 }
 
 /** Creates the socket's directory, or rejects one that other users can access. */
@@ -270,7 +271,15 @@ function checkedParams(method: MethodName, params: unknown): unknown {
   switch (method) {
     case 'status':
     case 'metrics':
+    case 'resume':
       return {};
+    case 'limit': {
+      const limits = (['up', 'down'] as const).filter((name) => given[name] !== undefined);
+      if (limits.some((name) => given[name] === 0)) throw new UsageError('up, down: expected more than 0');
+      return Object.fromEntries(limits.map((name) => [name, numberOf(given, name)]));
+    }
+    case 'pause':
+      return { untilMs: numberOf(given, 'untilMs') };
     case 'unsynced':
       return { after: numberOf(given, 'after') ?? 0 };
     case 'unsyncedParts': {
@@ -293,8 +302,11 @@ function checkedParams(method: MethodName, params: unknown): unknown {
       return { path: pathOf(given), accept: given.accept === true };
     case 'discard':
       return { path: pathOf(given), isSure: given.isSure === true };
-    case 'retry':
     case 'pin':
+      return { path: pathOf(given), once: given.once === true };
+    case 'conflicts':
+    case 'evict':
+    case 'retry':
     case 'unpin':
     case 'locate':
       return { path: pathOf(given) };
@@ -303,6 +315,8 @@ function checkedParams(method: MethodName, params: unknown): unknown {
       if (path === null || from === null) throw new UsageError('path, from: expected strings');
       return { path, from };
     }
+    case 'watch':
+      return { since: numberOf(given, 'since'), follow: given.follow === true, status: given.status === true };
     case 'umount':
       return { timeoutMs: numberOf(given, 'timeoutMs') };
     default:

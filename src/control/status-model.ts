@@ -25,6 +25,8 @@ export interface Status {
     /** The first of them, at most LISTED_MAX. */
     readonly changes: readonly PendingChange[];
   };
+  /** A person's pause (`cfs pause`): nothing is pushed and no pin fetched. `untilMs`: null until `cfs resume`. Absent: an older mount. */
+  readonly paused?: { readonly sinceMs: number; readonly untilMs: number | null } | null;
   readonly parked: readonly ParkedChange[];
   /** Removals that are applied only after a person confirms them (`cfs refresh --accept`). */
   readonly held: readonly HeldRemoval[];
@@ -33,6 +35,8 @@ export interface Status {
   /** Local-only files: they exist on this machine only, because of their names. */
   readonly local?: LocalFiles;
   readonly transfers: readonly Transfer[];
+  /** The rate limits in effect (`--up-limit`, `--down-limit`, `cfs limit`). Absent: an older mount. */
+  readonly limits?: RateLimits;
   /** Files and folders that a user pinned (`cfs pin`). */
   readonly pinned: readonly PinnedPath[];
   readonly cache: {
@@ -174,4 +178,42 @@ export interface UmountOutcome {
   readonly left: readonly { readonly path: string; readonly kind: ChangeKind }[];
   /** Programs still used the mount when it was detached. */
   readonly busy: boolean;
+}
+
+/** A conflicted copy and the file that it is a copy of. */
+export interface Conflict {
+  readonly copy: ConflictSide;
+  /** null: no file has that name (any more). */
+  readonly original: ConflictSide | null;
+  /** Which of the two holds bytes that were saved on this machine; null: the copy was made by another machine. */
+  readonly mine: 'copy' | 'original' | null;
+  /** The machine that made the copy. */
+  readonly host: string;
+  /** `2026-11-20`, UTC: when it was made. */
+  readonly day: string;
+}
+
+export interface ConflictSide {
+  readonly path: string;
+  readonly sizeBytes: number;
+  readonly modifiedMs: number;
+}
+
+/** How an `evict` ended. Numbers of files; what was not here to begin with is in none of them. */
+export interface Evicted {
+  readonly files: number;
+  readonly bytes: number;
+  readonly kept: {
+    /** Their bytes, or a change of them, exist on this machine only. */
+    readonly onlyHere: number;
+    readonly pinned: number;
+    /** Open in a program, sent, or being merged. */
+    readonly inUse: number;
+  };
+}
+
+/** Bytes of contents per second; null: no limit. */
+export interface RateLimits {
+  readonly up: number | null;
+  readonly down: number | null;
 }

@@ -6,7 +6,9 @@ import type { RequestRetry } from '../content/request-retry.ts';
 import type { VersionSource } from '../content/version-source.ts';
 import type { Answer } from '../kernel/binding.ts';
 import type { NodeRecord, RemoteFacet } from '../store/tables.ts';
+import { conflictMark, conflictPrefix } from '../tree/conflict-name.ts';
 import type { Tree } from '../tree/tree.ts';
+import type { PinnedSet } from './pinned-set.ts';
 
 /** Requests about public links. Implemented by `transfer/` across the threads. */
 export interface PublicLinks {
@@ -18,12 +20,13 @@ export interface PublicLinks {
 
 export interface CloudAttributesDeps {
   readonly tree: Tree;
-  readonly contents: Pick<Contents, 'record'>;
+  readonly contents: Pick<Contents, 'record' | 'pieces'>;
   readonly source: Pick<VersionSource, 'newestVersion'>;
   readonly links: PublicLinks;
   readonly retry: RequestRetry;
   /** The state of one node as shown to users (`SyncLoop.stateOf`). */
-  readonly stateOf: (ino: Inode) => string;
+  readonly stateOf: (ino: Inode) => string | Promise<string>;
+  readonly pins: Pick<PinnedSet, 'kindOf'>;
 }
 
 const PREFIX = 'user.cfs.';
@@ -46,7 +49,10 @@ export class CloudAttributes {
   }
 
   /**
-   * - `state`: `clean`, `local`, `pending`, `pushing` or `parked:REASON`, of files and folders; no request
+   * - `state`: `clean`, `local`, `pending`, `pushing` or `parked:REASON`; of a folder the worst below it; no request
+   * - `pinned`: `itself`, `folder` (a folder above it is pinned) or `none`; no request
+   * - `here`: `all`, `part` or `none` of a file's bytes are on this machine; no request
+   * - `conflict`: of a conflicted copy, the name of its file; of that file, the name of its first copy; no request
    * - `url`: of the file or folder on the service; no request
    * - `version`: the URL of a file's newest version; requested if unknown
    * - `media_type`: of a file, as reported by the service; requested if unknown
@@ -58,7 +64,13 @@ export class CloudAttributes {
     const node = this.#node(ino);
     switch (name.slice(PREFIX.length)) {
       case 'state':
-        return Buffer.from(this.#deps.stateOf(ino));
+        return bytesOfState(this.#deps.stateOf(ino));
+      case 'pinned':
+        return Buffer.from(this.#deps.pins.kindOf(ino));
+      case 'here':
+        return bytesOf(this.#presence(node));
+      case 'conflict':
+        return bytesOf(this.#otherSide(node));
       case 'url':
         return bytesOf(node.remote?.resource);
       case 'media_type':
@@ -93,6 +105,30 @@ export class CloudAttributes {
   /** As setting `public_link` to `off`. @throws as `set` */
   remove(ino: Inode, name: string, signal: () => AbortSignal): Promise<void> {
     return this.set(ino, name, Buffer.from(OFF), signal);
+  }
+
+  /** null for a folder. */
+  #presence({ kind, local }: NodeRecord): 'all' | 'part' | 'none' | null {
+    if (kind === 'folder' || local === null) return null;
+    const { content, sizeBytes } = local;
+    if (sizeBytes === 0) return 'all';
+    if (content === null) return 'none';
+    const pieces = this.#deps.contents.pieces(content, { start: 0, end: sizeBytes }, 'look');
+    const missing = pieces.filter((piece) => piece.kind === 'missing').length;
+    if (missing === 0) return 'all';
+    return missing === pieces.length ? 'none' : 'part';
+  }
+
+  #otherSide({ kind, local }: NodeRecord): string | null {
+    if (kind === 'folder' || local === null) return null;
+    const mark = conflictMark(local.name);
+    if (mark !== null) return mark.original;
+    const prefix = conflictPrefix(local.name);
+    for (const { name } of this.#deps.tree.children(local.parent, prefix)) {
+      if (!name.startsWith(prefix)) return null;
+      if (conflictMark(name)?.original === local.name) return name;
+    }
+    return null;
   }
 
   #version(remote: RemoteFacet, signal: () => AbortSignal): Answer<Uint8Array> {
@@ -131,4 +167,8 @@ function remoteFile(node: NodeRecord): RemoteFacet {
 function bytesOf(text: string | null | undefined): Uint8Array {
   if (text == null) throw new FsError('ENODATA');
   return Buffer.from(text);
+}
+
+function bytesOfState(state: string | Promise<string>): Answer<Uint8Array> {
+  return typeof state === 'string' ? Buffer.from(state) : state.then((text) => Buffer.from(text));
 }

@@ -18,6 +18,8 @@ export interface PinState {
 
 export interface Pin {
   state: PinState;
+  /** Not stored: it ends with the fetch (`Pins.endOnce`). */
+  isOnce: boolean;
   /** A new round of it is due, even if one is running. */
   isStale: boolean;
 }
@@ -51,8 +53,8 @@ export class PinnedSet {
   }
 
   /** A pin of which nothing is known yet. */
-  add(ino: Inode): void {
-    this.#pins.set(ino, { state: unknownState(ino), isStale: true });
+  add(ino: Inode, how: 'always' | 'once' = 'always'): void {
+    this.#pins.set(ino, { state: unknownState(ino), isStale: true, isOnce: how === 'once' });
   }
 
   remove(ino: Inode): void {
@@ -81,6 +83,13 @@ export class PinnedSet {
       at = parent;
     }
     return undefined;
+  }
+
+  /** The pin that keeps a node here: its own, that of a folder above it, or none. */
+  kindOf(ino: Inode): 'itself' | 'folder' | 'none' {
+    if (this.#pins.get(ino)?.isOnce === false) return 'itself';
+    const pin = this.over(ino);
+    return pin === undefined || pin.isOnce ? 'none' : 'folder';
   }
 
   /** Whether this run has seen the file complete with that content. */

@@ -26,6 +26,8 @@ export interface PinsDeps {
   readonly shutdown: AbortSignal;
   /** How often pinned folders are checked for remote changes, ms. */
   readonly roundMs: number;
+  /** A pin has become complete, or its fetch is stuck. */
+  readonly onPin?: (state: PinState) => void;
 }
 
 /** The most that is fetched of a file in one step; progress is reported after each. */
@@ -86,14 +88,21 @@ export class Pins {
     this.#soon(0);
   }
 
-  /** @throws UsageError above the limit: a pinned folder covers all of its files */
-  pin(ino: Inode): void {
+  /**
+   * @param how `once`: only until `endOnce`, and not over a restart
+   * @throws UsageError above the limit: a pinned folder covers all of its files
+   */
+  pin(ino: Inode, how: 'always' | 'once' = 'always'): void {
     const pin = this.#pinned.get(ino);
+    if (pin?.isOnce === true && how === 'always') {
+      pin.isOnce = false;
+      this.#keep(this.#pinned.inos());
+    }
     if (pin === undefined) {
       if (this.#pinned.size >= PINS_MAX)
         throw new UsageError(`the limit of ${PINS_MAX} pins is reached: pin a parent folder instead`);
-      this.#keep([...this.#pinned.inos(), ino]);
-      this.#pinned.add(ino);
+      if (how === 'always') this.#keep([...this.#pinned.inos(), ino]);
+      this.#pinned.add(ino, how);
     } else this.#askAgain(pin);
     this.#soon(0);
   }
@@ -104,6 +113,11 @@ export class Pins {
     this.#keep(this.#pinned.inos().filter((each) => each !== ino));
     this.#pinned.remove(ino);
     return true;
+  }
+
+  /** Ends a pin that was made to fetch once. */
+  endOnce(ino: Inode): void {
+    if (this.#pinned.get(ino)?.isOnce === true) this.unpin(ino);
   }
 
   stateOf(ino: Inode): PinState | undefined {
@@ -121,12 +135,13 @@ export class Pins {
   }
 
   #keep(inos: readonly Inode[]): void {
-    this.#deps.store.transact((tx) => writePinnedNodes(tx, inos));
+    const stored = inos.filter((ino) => this.#pinned.get(ino)?.isOnce !== true);
+    this.#deps.store.transact((tx) => writePinnedNodes(tx, stored));
   }
 
   /** A save by replacement made another node of what the user and the service know as one file: the pin moves to it. */
   #inherited(former: Inode, heir: Inode): void {
-    if (this.#pinned.get(former) === undefined || this.#pinned.get(heir) !== undefined) return;
+    if (this.#pinned.get(former)?.isOnce !== false || this.#pinned.get(heir) !== undefined) return;
     try {
       this.#keep(this.#pinned.inos().map((ino) => (ino === former ? heir : ino)));
     } catch (err) {
@@ -183,6 +198,7 @@ export class Pins {
     const { tree, log, shutdown } = this.#deps;
     const { ino } = pin.state;
     const troubles = new Troubles(shutdown, log);
+    const before = pin.state;
     // Every failure of a round becomes its trouble, a damaged record too: an exception from here would end the mount.
     try {
       const root = tree.node(ino);
@@ -252,6 +268,10 @@ export class Pins {
     } catch (error) {
       troubles.met(ino, error);
       pin.state = { ...pin.state, isComplete: false, trouble: troubles.reported };
+    } finally {
+      const { state } = pin;
+      const isNews = state.isComplete !== before.isComplete || state.trouble !== before.trouble;
+      if (isNews && this.#pinned.get(ino) === pin && this.#isThere(ino)) this.#deps.onPin?.(state);
     }
   }
 
@@ -298,7 +318,7 @@ export class Pins {
       const { content, sizeBytes } = file;
       if (content === null) return true;
       for (const step of stepsOf(sizeBytes)) {
-        if (!this.#isStarted) throw new FsError('EINTR', 'the mount is stopping');
+        if (!this.#isStarted) throw new FsError('EINTR', 'pinned files are not fetched now');
         const stays = await reader.keep(content, step, signal);
         if (!stays) throw new FsError('ENOSPC', 'free disk space is below --cache-reserve');
         here(step.end - step.start);

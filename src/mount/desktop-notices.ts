@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import { eventLine, type MountEvent } from './mount-event.ts';
+import type { MountEvent } from '../control/event-model.ts';
+import { eventLine } from './mount-event.ts';
 
 /** Events that are shown as desktop notifications, with their titles. */
 const TITLES = {
@@ -11,6 +12,7 @@ const TITLES = {
   'held-back': 'Files removed from the cloud are kept here',
   'taken-back': 'The cloud has lost a version of a file',
   conflict: 'A file was changed in two places',
+  'quota-low': 'The cloud is nearly full',
   'sign-in-needed': 'Sign in to the cloud again',
 } as const satisfies Partial<Record<MountEvent['type'], string>>;
 

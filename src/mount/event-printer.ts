@@ -2,7 +2,8 @@ import { writeSync } from 'node:fs';
 import { isatty } from 'node:tty';
 import type { Clock } from '../base/clock.ts';
 import { openLog } from '../base/log-file.ts';
-import { eventLine, type MountEvent } from './mount-event.ts';
+import type { MountEvent } from '../control/event-model.ts';
+import { eventLine } from './mount-event.ts';
 
 /** Limit of the unread output; further lines are dropped. */
 const UNREAD_BYTES_MAX = 256 * 1024;

@@ -36,7 +36,8 @@ export interface AdditionsDeps {
   readonly places: AccountPlaces | null;
   readonly changes: NodeChanges;
   readonly pinned: PinnedSet;
-  readonly stateOf: (ino: Inode) => string;
+  readonly stateOf: (ino: Inode) => string | Promise<string>;
+  readonly onPin: (state: PinState) => void;
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
@@ -51,7 +52,7 @@ export function withAdditions(parts: AdditionsDeps): { readonly mounted: Compose
   const mounted = new ComposedFileSystem({
     files: fileSystem,
     versions: new VersionsDirectory({ ...parts, history: new FileHistory({ source, retry, clock }) }),
-    attributes: new CloudAttributes(parts),
+    attributes: new CloudAttributes({ ...parts, pins: parts.pinned }),
     tree: parts.tree,
     places: parts.places,
     showVersions: options.showVersions,

@@ -1,36 +1,15 @@
+import { localTime } from '../base/local-time.ts';
 import { formatBytes, formatDuration } from '../config/units.ts';
+import type { MountEvent } from '../control/event-model.ts';
 import { type ConnectionStatus, HELD_NODES_MAX, type HeldRemoval } from '../control/status-model.ts';
-
-/** What a person in front of a mount wants to know: each is printed as one line. Paths are relative to the mount's root. */
-export type MountEvent =
-  | {
-      readonly type: 'mounted';
-      readonly directory: string;
-      readonly account: string;
-      readonly pending: number;
-      readonly connection: ConnectionStatus;
-    }
-  | { readonly type: 'uploaded'; readonly path: string; readonly version: number | null; readonly sizeBytes: number }
-  | { readonly type: 'fetched'; readonly path: string; readonly sizeBytes: number }
-  | { readonly type: 'folder-created'; readonly path: string }
-  | { readonly type: 'renamed'; readonly from: string; readonly to: string }
-  | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
-  | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
-  | { readonly type: 'parked'; readonly path: string; readonly reason: string }
-  | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null }
-  | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
-  | { readonly type: 'offline'; readonly reason: string }
-  | { readonly type: 'online'; readonly offlineMs: number }
-  | { readonly type: 'sign-in-needed' }
-  | { readonly type: 'unmounting'; readonly pending: number }
-  | { readonly type: 'unmounted'; readonly directory: string; readonly pending: number; readonly busy: boolean };
 
 /** One sentence without a full stop, in 80 columns where the names allow it. Control characters in names are made visible. */
 export function eventLine(event: MountEvent): string {
   switch (event.type) {
     case 'mounted': {
-      const { pending, connection } = event;
-      const what = connection.state === 'online' ? `${verb(pending)} pushed now` : pending === 1 ? 'waits' : 'wait';
+      const { pending, connection, isPaused = false } = event;
+      const waits = isPaused ? `${verb(pending)} kept: pushing is paused` : pending === 1 ? 'waits' : 'wait';
+      const what = connection.state === 'online' && !isPaused ? `${verb(pending)} pushed now` : waits;
       const queued = pending > 0 ? `; ${changes(pending)} from before ${what}` : '';
       return `mounted ${visible(event.account)} at ${visible(event.directory)}${connectionNote(connection)}${queued}`;
     }
@@ -38,8 +17,6 @@ export function eventLine(event: MountEvent): string {
       const version = event.version === null ? '' : `version ${event.version}, `;
       return `uploaded ${visible(event.path)} (${version}${formatBytes(event.sizeBytes)})`;
     }
-    case 'fetched':
-      return `fetched ${visible(event.path)} (${formatBytes(event.sizeBytes)})`;
     case 'folder-created':
       return `created folder ${visible(event.path)}`;
     case 'renamed':
@@ -48,6 +25,12 @@ export function eventLine(event: MountEvent): string {
       return event.to === 'trash'
         ? `moved ${visible(event.path)} to the trash`
         : `deleted ${visible(event.path)} permanently`;
+    case 'received':
+      return event.count === 1
+        ? `${visible(event.path)} was ${event.change} elsewhere`
+        : `${event.count} entries of ${shownFolder(event.path)} were ${event.change} elsewhere`;
+    case 'renamed-elsewhere':
+      return `${visible(event.from)} was renamed to ${visible(event.to)} elsewhere`;
     case 'conflict':
       return `${visible(event.path)} was changed or created both here and elsewhere: both are kept, one as ${visible(event.copy)}`;
     case 'parked':
@@ -58,6 +41,33 @@ export function eventLine(event: MountEvent): string {
     }
     case 'held-back':
       return `held back: ${heldText(event)}`;
+    case 'pinned':
+      return `pinned ${shownFolder(event.path)}`;
+    case 'unpinned':
+      return `unpinned ${shownFolder(event.path)}`;
+    case 'pin-complete': {
+      const files = event.files === 1 ? '1 file' : `${event.files} files`;
+      return `pinned ${shownFolder(event.path)} is complete here (${files}, ${formatBytes(event.bytes)})`;
+    }
+    case 'pin-stuck':
+      return `pinned ${shownFolder(event.path)} is not complete: ${visible(event.reason)}; it is retried automatically`;
+    case 'evicted': {
+      const files = event.files === 1 ? '1 file' : `${event.files} files`;
+      return `removed ${formatBytes(event.bytes)} of cached copies of ${files}: ${EVICTION_REASONS[event.reason]}`;
+    }
+    case 'paused': {
+      const until = event.untilMs === null ? '' : ` until ${localTime(event.untilMs)}`;
+      return `pushing is paused${until}; changes are kept on this machine`;
+    }
+    case 'limited':
+      return `limited: up ${shownRate(event.up)}, down ${shownRate(event.down)}`;
+    case 'quota-low': {
+      const { usedBytes, limitBytes } = event;
+      const left = formatBytes(Math.max(0, limitBytes - usedBytes));
+      return `the storage of the account is nearly full: ${left} of ${formatBytes(limitBytes)} left; uploads are refused when it is full`;
+    }
+    case 'resumed':
+      return 'pushing is resumed';
     case 'offline':
       return `offline: ${visible(event.reason)}; files on this machine stay usable, changes are kept and pushed later`;
     case 'online':
@@ -98,8 +108,31 @@ export function connectionNote({ state, reason }: ConnectionStatus): string {
 /** What is kept here though the service does not list it, and what to do: `12 removals in photos: …`. */
 export function heldText({ path, nodes }: HeldRemoval): string {
   const count = nodes >= HELD_NODES_MAX ? 'more than 100 removals' : `${nodes} ${nodes === 1 ? 'removal' : 'removals'}`;
-  const place = path === '' ? 'the top folder' : visible(path);
-  return `${count} in ${place}, kept here: check the service, then run cfs refresh --accept`;
+  return `${count} in ${shownFolder(path)}, kept here: check the service, then run cfs refresh --accept`;
+}
+
+/** `2 MiB/s`, or `no limit`. */
+export function shownRate(bytesPerSecond: number | null): string {
+  return bytesPerSecond === null ? 'no limit' : `${formatBytes(bytesPerSecond)}/s`;
+}
+
+const EVICTION_REASONS = {
+  'cache-size': 'the cache reached --cache-size',
+  'cache-reserve': 'the disk has less room than --cache-reserve',
+  asked: 'cfs evict',
+} as const;
+
+/** The paths that an event is about; empty if it is about the mount as a whole. */
+export function eventPaths(event: MountEvent): readonly string[] {
+  const paths: string[] = [];
+  if ('path' in event) paths.push(event.path);
+  if ('from' in event) paths.push(event.from, event.to);
+  if ('copy' in event && event.copy !== null) paths.push(event.copy);
+  return paths;
+}
+
+function shownFolder(path: string): string {
+  return path === '' ? 'the top folder' : visible(path);
 }
 
 function changes(count: number): string {

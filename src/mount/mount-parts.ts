@@ -12,6 +12,7 @@ import { BlockReader } from '../content/block-reader.ts';
 import { completed } from '../content/completed.ts';
 import { RacilyCleanFiles } from '../content/racily-clean-files.ts';
 import { RequestRetry } from '../content/request-retry.ts';
+import type { MountEvent } from '../control/event-model.ts';
 import { AccountQuota } from '../fs/account-quota.ts';
 import type { ComposedFileSystem } from '../fs/composed-file-system.ts';
 import { FileSystem } from '../fs/file-system.ts';
@@ -20,7 +21,8 @@ import { PinnedSet } from '../fs/pinned-set.ts';
 import type { Pins } from '../fs/pins.ts';
 import { Store } from '../store/environment.ts';
 import { Intents } from '../store/intents.ts';
-import { pathOf, type SyncEvent } from '../sync/sync-event.ts';
+import type { StoreReader } from '../store/tables.ts';
+import { pathIn, pathOf } from '../sync/sync-event.ts';
 import { SyncLoop } from '../sync/sync-loop.ts';
 import { AccountPlaces } from '../tree/account-places.ts';
 import { FilesInUse } from '../tree/files-in-use.ts';
@@ -28,6 +30,7 @@ import { Freshness } from '../tree/freshness.ts';
 import { LOCAL_NAMES, Names } from '../tree/names.ts';
 import { NodeChanges } from '../tree/node-changes.ts';
 import { PushMarks } from '../tree/push-marks.ts';
+import type { ReceivedChange } from '../tree/received-changes.ts';
 import { releaseNames } from '../tree/released-names.ts';
 import { Tree } from '../tree/tree.ts';
 import { LocalFiles } from './local-files.ts';
@@ -51,6 +54,7 @@ export interface MountParts {
   readonly fileSystem: FileSystem;
   readonly mounted: ComposedFileSystem;
   readonly pins: Pins;
+  readonly pinned: PinnedSet;
   readonly quota: AccountQuota;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;
@@ -66,7 +70,7 @@ export interface AssemblyDeps {
   readonly log: Logger;
   readonly clock: Clock;
   readonly shutdown: AbortSignal;
-  readonly onEvent: (event: SyncEvent) => void;
+  readonly onEvent: (event: MountEvent) => void;
 }
 
 /**
@@ -97,6 +101,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     clock,
     log: log.child({ part: 'contents' }),
     isKept: (content) => pinned.keeps(content),
+    onEviction: ({ reason, bytes, contents: files }) => deps.onEvent({ type: 'evicted', reason, bytes, files }),
     pace: new WritePace({ clock }),
     options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
   });
@@ -110,6 +115,9 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     onTakenBack: (ino, copy) => {
       const copied = copy === null ? null : pathOf(store, copy);
       deps.onEvent({ type: 'taken-back', path: pathOf(store, ino), copy: copied });
+    },
+    onReceived: (changes) => {
+      for (const change of changes) deps.onEvent(receivedEvent(store, change));
     },
     options: {
       saveWindowMs: options.saveWindowMs,
@@ -187,6 +195,11 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     ...{ clock, shutdown, options },
     links: service.links,
     log: log.child({ part: 'pins' }),
+    onPin: ({ ino, files, bytes, isComplete, trouble }) => {
+      const path = pathOf(store, ino);
+      if (isComplete) deps.onEvent({ type: 'pin-complete', path, files, bytes });
+      else if (trouble !== null) deps.onEvent({ type: 'pin-stuck', path, reason: trouble });
+    },
     stateOf: (ino) => sync.stateOf(ino),
   });
   const localFiles = new LocalFiles(store);
@@ -198,9 +211,16 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   openPush.start(shutdown);
   void maintainContents(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
   return {
-    ...{ store, contents, tree, freshness, health, reader, fileSystem, sync, quota, cacheBytes, localFiles },
+    ...{ store, contents, tree, freshness, health, reader, fileSystem, sync, quota, cacheBytes, localFiles, pinned },
     ...additions,
   };
+}
+
+function receivedEvent(store: StoreReader, change: ReceivedChange): MountEvent {
+  if (change.type === 'renamed-elsewhere')
+    return { type: change.type, from: pathIn(store, change.from), to: pathIn(store, change.to) };
+  const { type, change: kind, at, count } = change;
+  return { type, change: kind, path: typeof at === 'number' ? pathOf(store, at) : pathIn(store, at), count };
 }
 
 /** Local names by the options; files that were local only before are pushed from now on. */

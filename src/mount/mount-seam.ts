@@ -1,8 +1,11 @@
 import type { LogLevel } from '../base/log-level.ts';
 import type { Extent, Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { MountEvent } from '../control/event-model.ts';
+import type { ControlMethods } from '../control/methods.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import type {
   DiscardedChange,
+  Evicted,
   HeldRemoval,
   LocalFiles,
   Located,
@@ -13,8 +16,8 @@ import type {
   UmountOutcome,
   UnsyncedFile,
 } from '../control/status-model.ts';
+import type { Pause } from '../sync/push-pause.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
-import type { MountEvent } from './mount-event.ts';
 import type { MountRequest } from './mount-request.ts';
 import type { UnsyncedPart } from './pending-changes.ts';
 
@@ -60,10 +63,18 @@ export interface MountService {
   /** `accept`: also applies removals that were held back. @returns the removals that are held back afterwards */
   refresh(path: string | null, accept: boolean): Promise<readonly HeldRemoval[]>;
   retry(path: string | null): Promise<number>;
+  conflicts(path: string | null): Promise<ControlMethods['conflicts']['result']>;
+  /** `untilMs`: wall clock; null: until `resume`. */
+  pause(untilMs: number | null): Promise<void>;
+  /** @returns whether pushing was paused */
+  resume(): Promise<boolean>;
+  paused(): Promise<Pause | null>;
   /** Drops pending and parked changes there. Without `isSure` it only reports them. @throws UsageError while it is written */
   discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]>;
-  /** Pins a path. @returns the argument of `pinned` */
-  pin(path: string): Promise<Inode>;
+  /** Pins a path, with `once` until `endOnce`. @returns the argument of `pinned` */
+  pin(path: string, how: 'always' | 'once'): Promise<Inode>;
+  endOnce(ino: Inode): Promise<void>;
+  evict(path: string): Promise<Evicted>;
   /** @returns whether the path itself was pinned */
   unpin(path: string): Promise<boolean>;
   /** The progress of a pin; null if the path is not pinned. */
@@ -94,8 +105,8 @@ export interface MainService {
   ended(outcome: StopOutcome): Promise<void>;
   /** Unmounted from outside: the process ends after the pending pushes. */
   draining(): Promise<void>;
-  /** The store is about to be released: from now on its next owner may open the control socket. */
-  puttingDown(): Promise<void>;
+  /** The store is about to be released: from now on its next owner may open the control socket, and continues the event history. */
+  puttingDown(outcome: StopOutcome): Promise<void>;
   /** Sent every second by a responsive Worker. */
   alive(): Promise<void>;
 }
@@ -116,5 +127,6 @@ export interface WorkerStatus {
   readonly localFolders: readonly string[];
   readonly local: LocalFiles;
   readonly pinned: readonly PinnedPath[];
+  readonly paused: Pause | null;
   readonly cache: { readonly usedBytes: number; readonly limitBytes: number; readonly unsyncedBytes: number };
 }

@@ -1,5 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { mkdirSync } from 'node:fs';
+import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { FsError, TransportError, UsageError } from '../base/errors.ts';
@@ -7,8 +8,11 @@ import { createLogger, type Logger } from '../base/log.ts';
 import type { LogLevel } from '../base/log-level.ts';
 import { type Channel, Port } from '../base/port.ts';
 import { type Extent, type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
+import type { MountEvent } from '../control/event-model.ts';
+import type { ControlMethods } from '../control/methods.ts';
 import type {
   DiscardedChange,
+  Evicted,
   HeldRemoval,
   Located,
   ParkedChange,
@@ -18,10 +22,13 @@ import type {
 } from '../control/status-model.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
+import type { Pause } from '../sync/push-pause.ts';
 import { pathOf, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
 import { localFolders } from '../tree/local-folders.ts';
 import { Tree } from '../tree/tree.ts';
+import { conflictCopies } from './conflict-copies.ts';
+import { evictBelow } from './evict-below.ts';
 import { exitCode } from './exit-codes.ts';
 import { pinnedPath } from './mount-additions.ts';
 import { assembleMount, type MountParts } from './mount-parts.ts';
@@ -88,7 +95,7 @@ class MountingWorker implements MountService {
       log: this.#log,
       clock: systemClock,
       shutdown: this.#shutdown.signal,
-      onEvent: (event) => void this.#main.event(event).catch(() => {}),
+      onEvent: (event) => this.#report(event),
     });
     return { hasRoot: this.#parts.store.get('node', ROOT_INODE) !== undefined };
   }
@@ -134,7 +141,7 @@ class MountingWorker implements MountService {
     }
     void this.#mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
-    this.#built.pins.start();
+    if (this.#built.sync.paused === null) this.#built.pins.start();
     return { directory: this.#mounted.directory, device: this.#mounted.device, descriptor };
   }
 
@@ -166,6 +173,7 @@ class MountingWorker implements MountService {
       localFolders: localFolders(store).map((ino) => pathOf(store, ino)),
       local: await this.#built.localFiles.status(),
       pinned: this.#built.pins.states.map((state) => pinnedPath(store, state)),
+      paused: sync.paused,
       cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },
     };
   }
@@ -194,6 +202,22 @@ class MountingWorker implements MountService {
     return before - sync.status().parked.length;
   }
 
+  async conflicts(path: string | null): Promise<ControlMethods['conflicts']['result']> {
+    return await conflictCopies(this.#built.store, this.#resolve(path ?? ''), hostname());
+  }
+
+  async pause(untilMs: number | null): Promise<void> {
+    this.#built.sync.pause(untilMs);
+  }
+
+  async resume(): Promise<boolean> {
+    return this.#built.sync.resume();
+  }
+
+  async paused(): Promise<Pause | null> {
+    return this.#built.sync.paused;
+  }
+
   async discard(path: string | null, isSure: boolean): Promise<readonly DiscardedChange[]> {
     const given = await this.#built.sync.discard(this.#resolve(path ?? ''), isSure ? 'discard' : 'preview');
     await this.#mounted?.notificationsFlushed();
@@ -204,10 +228,19 @@ class MountingWorker implements MountService {
     return this.#left.get(id)?.() ?? null;
   }
 
-  async pin(path: string): Promise<Inode> {
+  async pin(path: string, how: 'always' | 'once'): Promise<Inode> {
     const ino = await this.#lookFor(path);
-    this.#built.pins.pin(ino);
+    this.#built.pins.pin(ino, how);
     return ino;
+  }
+
+  async endOnce(ino: Inode): Promise<void> {
+    this.#built.pins.endOnce(ino);
+  }
+
+  async evict(path: string): Promise<Evicted> {
+    const { store, contents, pinned } = this.#built;
+    return await evictBelow({ store, contents, pins: pinned }, this.#resolve(path));
   }
 
   async unpin(path: string): Promise<boolean> {
@@ -290,6 +323,7 @@ class MountingWorker implements MountService {
     await this.#mounting?.catch(() => {});
     // "Until everything is pushed" comes before the unmount: the mount stays usable meanwhile.
     const drainMs = timeoutMs ?? (await this.#pushAll());
+    const isPaused = (): boolean => sync.paused !== null;
     let busy = false;
     if (this.#mounted !== null) {
       try {
@@ -304,7 +338,7 @@ class MountingWorker implements MountService {
     this.#isUnmounted = true;
     // An unflushed draft of an open writer goes back to its last flush, so that no half file becomes a version.
     // A failed push must not prevent closing the store, which has all changes.
-    if (drainMs > 0) {
+    if (drainMs > 0 && !isPaused()) {
       const drained = this.#watched(STOP_ID, (onBegin) => sync.drain(drainMs, onBegin, this.#enough.signal));
       await drained.catch((err) => this.#log.error({ err }, 'not pushed at the end'));
     }
@@ -322,23 +356,26 @@ class MountingWorker implements MountService {
     }
     // Nothing is mounted any more. A failure now (a read-only or missing disk) must not keep the process alive: the next start
     // would wait permanently. The store is complete.
-    for (const end of [() => contents.close(), () => this.#main.puttingDown(), () => store.close()]) {
+    const outcome = { pending: status.pending, parked: status.parked.length, left, busy };
+    for (const end of [() => contents.close(), () => this.#main.puttingDown(outcome), () => store.close()]) {
       try {
         await end();
       } catch (err) {
         this.#log.error({ err }, 'stop failed');
       }
     }
-    return { pending: status.pending, parked: status.parked.length, left, busy };
+    return outcome;
   }
 
   /** Pushes until nothing is left or a limit is set. @returns the time to continue after the unmount, ms */
   async #pushAll(): Promise<number> {
     const { signal } = this.#hurry;
+    const { sync } = this.#built;
     try {
-      await this.#watched(STOP_ID, (onBegin) => this.#built.sync.syncNow(signal, null, onBegin));
+      await this.#watched(STOP_ID, (onBegin) => sync.syncNow(signal, null, onBegin));
       return 0;
     } catch (error) {
+      if (sync.paused !== null) return 0;
       if (!signal.aborted) throw error;
       return Number(signal.reason);
     }
@@ -371,6 +408,12 @@ class MountingWorker implements MountService {
 
   #parked({ path, kind, reason, detail, atMs }: SyncParkedChange): ParkedChange {
     return { path, kind, reason: parkReasonText(reason, detail), sinceMs: atMs };
+  }
+
+  #report(event: MountEvent): void {
+    if (event.type === 'paused') this.#built.pins.stop();
+    if (event.type === 'resumed') this.#built.pins.start();
+    void this.#main.event(event).catch(() => {});
   }
 
   #pathOfUrl(url: string): string | null {

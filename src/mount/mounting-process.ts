@@ -1,35 +1,36 @@
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
-import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
-import type { LogLevel } from '../base/log-level.ts';
 import { Port } from '../base/port.ts';
 import { endProcess } from '../base/process-end.ts';
 import { programVersion } from '../base/program-version.ts';
 import { lowerPriority } from '../base/thread-priority.ts';
+import type { MountEvent } from '../control/event-model.ts';
 import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
-import type { ConnectionStatus, PinnedPath, Status, SyncProgress } from '../control/status-model.ts';
+import type { ConnectionStatus, Status, SyncProgress } from '../control/status-model.ts';
 import { abandonMount } from '../kernel/abandon.ts';
 import type { RemoteService } from '../remote/contract.ts';
 import { openService } from '../remote/open-service.ts';
 import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
-import type { TransferState } from '../transfer/transfer-queue.ts';
 import { Names } from '../tree/names.ts';
 import { type Account, readAccountFile } from './account-file.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
 import { capableOptions } from './capable-options.ts';
+import { controlHandlers } from './control-handlers.ts';
 import { DesktopNotices } from './desktop-notices.ts';
 import { EventPrinter } from './event-printer.ts';
+import { EventStream } from './event-stream.ts';
 import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
 import { afterHandover } from './handover.ts';
-import type { MountEvent } from './mount-event.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
-import { type MainService, type MountService, STOP_ID, type StopOutcome, type WorkerStart } from './mount-seam.ts';
+import type { MainService, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
+import { shownTransfer } from './mount-watch.ts';
 import { outageReason } from './outage-reason.ts';
 import { QuotaWatch } from './quota-watch.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
@@ -88,10 +89,8 @@ class MountingProcess {
   #phase: Status['phase'] = 'running';
   /** Set once: a mount that was unmounted from outside and then stopped would finish twice. */
   #hasFinished = false;
-  #lastSync = STOP_ID;
-  /** Null in the background. */
-  readonly #printer: EventPrinter | null;
-  readonly #notices: DesktopNotices;
+  #isUnmounted = false;
+  readonly #events: EventStream;
   readonly #signIns: SignInWatch;
   readonly #quota: QuotaWatch;
   #connection: ConnectionStatus;
@@ -102,8 +101,13 @@ class MountingProcess {
     this.#account = account;
     this.#route = route;
     this.#log = log;
-    this.#printer = request.foreground ? new EventPrinter(systemClock) : null;
-    this.#notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
+    this.#events = new EventStream({ clock: systemClock, log });
+    const printer = request.foreground ? new EventPrinter(systemClock) : null;
+    const notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
+    this.#events.subscribe(({ event }) => {
+      printer?.print(event);
+      notices.show(event);
+    });
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
@@ -135,6 +139,7 @@ class MountingProcess {
     this.#quota = new QuotaWatch({
       question: async () => (await this.#user()).quota,
       onQuota: ({ limitBytes, usedBytes }) => this.#mount.quota(limitBytes, usedBytes),
+      onLow: (quota) => this.#event({ type: 'quota-low', ...quota }),
       clock: systemClock,
       log,
     });
@@ -186,7 +191,10 @@ class MountingProcess {
       draining: async () => {
         this.#phase = 'draining';
       },
-      puttingDown: async () => this.#control.stopListening(),
+      puttingDown: async (outcome) => {
+        this.#control.stopListening();
+        this.#unmounted(outcome);
+      },
       alive: async () => this.#watch.heard(),
     } satisfies MainService);
 
@@ -194,45 +202,18 @@ class MountingProcess {
       socketPath: request.socketPath,
       clock: systemClock,
       log: log.child({ part: 'control' }),
-      handlers: {
+      handlers: controlHandlers({
+        mount: this.#mount,
+        events: this.#events,
+        publish: (event) => this.#event(event),
         status: () => this.#status(),
-        sync: async ({ path, wait }, { signal, progress }) => {
-          const id = ++this.#lastSync;
-          if (wait) return this.#withProgress(id, progress, () => this.#mount.sync(path, id, signal));
-          // The caller does not wait for the outcome, so a missing file is reported now.
-          if (path !== null) await this.#mount.locate(path);
-          this.#mount
-            .sync(path, id, new AbortController().signal)
-            .catch((err: unknown) => log.warn({ err }, 'sync failed'));
-          return { pushed: 0, parked: [], open: 0 };
-        },
-        umount: ({ timeoutMs }, { progress }) => this.#withProgress(STOP_ID, progress, () => this.#stop(timeoutMs)),
-        refresh: async ({ path, accept }) => ({ held: await this.#mount.refresh(path, accept === true) }),
-        retry: async ({ path }) => ({ retried: await this.#mount.retry(path) }),
-        discard: async ({ path, isSure }) => ({ given: await this.#mount.discard(path, isSure) }),
-        pin: ({ path }, { signal, progress }) => this.#pin(path ?? '', progress, signal),
-        unpin: async ({ path }) => ({ wasPinned: await this.#mount.unpin(path ?? '') }),
-        locate: ({ path }) => this.#mount.locate(path ?? ''),
-        copyAttributes: async ({ path, from }) => {
-          await this.#mount.copyAttributes(path, from);
-          return null;
-        },
-        unsynced: ({ after }) => this.#mount.unsynced(after),
-        unsyncedParts: async ({ ino, start, end }) => ({
-          parts: (await this.#mount.unsyncedParts(ino, { start, end })).map(({ length, bytes }) => ({
-            length,
-            base64: bytes === null ? null : Buffer.from(bytes).toString('base64'),
-          })),
-        }),
         metrics: () => this.#metrics(),
-        logLevel: async ({ level }) => {
-          if (level !== null) {
-            log.level = level;
-            await this.#mount.logLevel(level);
-          }
-          return { level: log.level as LogLevel };
-        },
-      },
+        stop: (timeoutMs) => this.#stop(timeoutMs),
+        withProgress: (id, tell, work) => this.#withProgress(id, tell, work),
+        limits: this.#transfer,
+        clock: systemClock,
+        log,
+      }),
     });
   }
 
@@ -241,6 +222,7 @@ class MountingProcess {
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
     const { hasRoot } = await afterHandover(deps, () => this.#mount.open());
+    this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
     if (!hasRoot) {
       const signal = AbortSignal.timeout(30_000);
       const whole = this.#request.options.root === 'account' ? this.#service.wholeAccount : null;
@@ -268,6 +250,7 @@ class MountingProcess {
       account: this.#account.username,
       pending: queue.pending,
       connection: this.connection,
+      ...((await this.#mount.paused()) !== null && { isPaused: true }),
     });
   }
 
@@ -278,8 +261,7 @@ class MountingProcess {
 
   #event(event: MountEvent): void {
     this.#log.info({ event }, 'event');
-    this.#printer?.print(event);
-    this.#notices.show(event);
+    this.#events.publish(event);
     if (event.type === 'uploaded' || event.type === 'deleted') this.#quota.pushed();
   }
 
@@ -319,15 +301,18 @@ class MountingProcess {
     this.#hasFinished = true;
     this.#watch.stop();
     this.#signIns.stop();
-    this.#event({
-      type: 'unmounted',
-      directory: this.#request.directory,
-      pending: outcome.pending,
-      busy: outcome.busy,
-    });
+    this.#unmounted(outcome);
     await this.#control.close();
     await this.#service.close();
     this.#end(exitCode('ok'));
+  }
+
+  /** The next owner of the store continues the history. Reported once. */
+  #unmounted({ pending, busy }: StopOutcome): void {
+    if (this.#isUnmounted) return;
+    this.#isUnmounted = true;
+    this.#event({ type: 'unmounted', directory: this.#request.directory, pending, busy });
+    this.#events.close();
   }
 
   #workerDied(error: Error, isStuck: boolean): void {
@@ -393,17 +378,6 @@ class MountingProcess {
     );
   }
 
-  async #pin(path: string, report: (progress: PinnedPath) => void, signal: AbortSignal): Promise<PinnedPath> {
-    const ino = await this.#mount.pin(path);
-    for (;;) {
-      const pinned = await this.#mount.pinned(ino);
-      if (pinned === null) throw new UsageError(`${path} is no longer pinned`);
-      if (pinned.isComplete || pinned.trouble !== null) return pinned;
-      report(pinned);
-      await systemClock.sleep(PIN_PROGRESS_MS, signal);
-    }
-  }
-
   async #metrics(): Promise<MountMetrics> {
     const { running, waiting, bytesDownloaded, bytesUploaded, online } = this.#transfer.stats();
     const { queue, ...counted } = await this.#mount.metrics();
@@ -434,11 +408,13 @@ class MountingProcess {
       phase: this.#phase,
       connection: this.connection,
       pending: worker.pending,
+      paused: worker.paused,
       parked: worker.parked,
       local: worker.local,
       held: worker.held,
       localFolders: worker.localFolders,
       pinned: worker.pinned,
+      limits: { up: this.#transfer.upLimit.bytesPerSecond, down: this.#transfer.downLimit.bytesPerSecond },
       transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
       cache: worker.cache,
       quota: this.#quota.known,
@@ -446,24 +422,8 @@ class MountingProcess {
   }
 }
 
-/** The name of a transfer: the path of its file, or its URL if the tree does not have it (any more). */
-function shownTransfer(transfer: TransferState, path: string | null): Status['transfers'][number] {
-  return {
-    path: path ?? transfer.url,
-    direction: transfer.kind === 'upload' ? 'up' : 'down',
-    doneBytes: transfer.bytesDone,
-    totalBytes: transfer.bytesTotal,
-    bytesPerSecond: transfer.bytesPerSecond,
-    leftMs:
-      transfer.bytesPerSecond > 0
-        ? Math.round(((transfer.bytesTotal - transfer.bytesDone) / transfer.bytesPerSecond) * 1000)
-        : null,
-  };
-}
-
 /** Longest delay of the first message of a mount, so that it can say whether the service is reachable: longer than three refused retries. */
 const FIRST_ANSWER_MS_MAX = 3_000;
-const PIN_PROGRESS_MS = 200;
 /**
  * Bytes of bytecode after which V8 optimises a function, in both threads: four times the default. With the default, TurboFan compiles a
  * hundred functions in the first seconds of a mount, most of them without benefit, on threads that a small machine lacks (ADR 28).

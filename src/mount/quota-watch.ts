@@ -13,6 +13,8 @@ export class QuotaWatch {
   #isAsking = false;
   /** `elapsedMs` of the last request; null for none in this run. Not the wall clock: setting it back would delay the next request. */
   #askedMs: number | null = null;
+  /** The storage was nearly used up when it was reported last. */
+  #isLow = false;
   /** A push has changed the quota, and the request is scheduled. */
   #isDue = false;
 
@@ -35,6 +37,7 @@ export class QuotaWatch {
       const quota = await question();
       if (quota === null) return;
       this.#known = { ...quota, atMs: clock.nowMs() };
+      this.#warn(quota);
       await onQuota(quota);
     } catch (err) {
       log.debug({ err }, 'quota not learnt');
@@ -58,6 +61,15 @@ export class QuotaWatch {
     if (this.#sinceAskedMs > AGE_MS_MAX) void this.ask();
   }
 
+  /** Once, and again after there was room in between. */
+  #warn({ limitBytes, usedBytes }: Quota): void {
+    const share = limitBytes > 0 ? usedBytes / limitBytes : 0;
+    if (share >= QUOTA_LOW_SHARE && !this.#isLow) {
+      this.#isLow = true;
+      this.#deps.onLow({ limitBytes, usedBytes });
+    } else if (share < ROOM_SHARE) this.#isLow = false;
+  }
+
   get #sinceAskedMs(): number {
     return this.#askedMs === null ? Number.POSITIVE_INFINITY : this.#deps.clock.elapsedMs() - this.#askedMs;
   }
@@ -68,11 +80,17 @@ export interface QuotaWatchDeps {
   readonly question: () => Promise<Quota | null>;
   /** Passes the quota on (the Worker answers statfs(2)). */
   readonly onQuota: (quota: Quota) => Promise<void>;
+  /** The storage is nearly used up. */
+  readonly onLow: (quota: Quota) => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 const SETTLE_MS = 1_000;
 const PAUSE_MS = 5_000;
+/** From this share on a person is warned: some uploads fit still. */
+export const QUOTA_LOW_SHARE = 0.9;
+/** Below this share the next warning is due. */
+const ROOM_SHARE = 0.85;
 /** How old a quota may be before a status call requests it in the background. */
 const AGE_MS_MAX = 300_000;

@@ -16,7 +16,7 @@ import type { Intent, Intents } from '../store/intents.ts';
 import { listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import { reportedTime, type ServiceTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
-import { conflictName } from '../tree/conflict-name.ts';
+import { type CopiedBytes, conflictName } from '../tree/conflict-name.ts';
 import { baseOf, isTakenOverBy, judgeHistory, ownAmong, type Verdict } from './conflict.ts';
 import { ownerOf } from './outcome.ts';
 import type { OnTreeChange } from './remote-naming.ts';
@@ -143,7 +143,8 @@ export class Acknowledgement {
       const { url, sizeBytes, lastModifiedMs } = verdict.under;
       const under = contents.versionContent(tx, url, file, sizeBytes);
       const shown = { ...node, local: node.local ?? this.#placeOf(tx, node.remote) };
-      copies.push(...this.#copy(tx, shown, under, sizeBytes, lastModifiedMs ?? nowMs, nowMs));
+      const copied = { content: under, sizeBytes, mtimeMs: lastModifiedMs ?? nowMs, bytes: 'others' } as const;
+      copies.push(...this.#copy(tx, shown, copied, nowMs));
     }
     if (node.local === null && !isOurs) {
       // Deleted here while it was sent, and saved by somebody since: it is theirs again, and comes back with its folder's next listing.
@@ -173,7 +174,7 @@ export class Acknowledgement {
     };
     let { local } = node;
     if (local !== null && !isOurs && !verdict.oursIsKept) {
-      copies.push(...this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs));
+      copies.push(...this.#copy(tx, node, this.#own(content, nowMs), nowMs));
     }
     if (local !== null && local.content === content && adopted !== content) {
       local = { ...local, content: adopted, sizeBytes: newest.sizeBytes };
@@ -205,7 +206,7 @@ export class Acknowledgement {
     let remote: RemoteFacet = { ...withoutTakeOver(tx, node, node.remote, content), createdHereMs: null };
     let copies: readonly NodeRecord[] = [];
     if (kept === null) {
-      copies = this.#copy(tx, node, content, contents.sizeOf(content), nowMs, nowMs);
+      copies = this.#copy(tx, node, this.#own(content, nowMs), nowMs);
     } else {
       const isDraft = tx.get('content', content)?.kind === 'draft';
       if (isDraft) contents.adopt(tx, content, version, resource);
@@ -225,13 +226,15 @@ export class Acknowledgement {
     return { ...root, parent: isThere ? parent : ROOT_INODE, name: shownAs, mode: 0o644 };
   }
 
-  /** A file beside `node` with the bytes of the other side; it is made on the service like any new file. */
+  #own(content: ContentId, nowMs: number): Copied {
+    return { content, sizeBytes: this.#deps.contents.sizeOf(content), mtimeMs: nowMs, bytes: 'own' };
+  }
+
+  /** A file beside `node` with the bytes that it does not show; it is made on the service like any new file. */
   #copy(
     tx: Transaction,
     { local, kind, localOnly }: NodeRecord,
-    content: ContentId,
-    sizeBytes: number,
-    mtimeMs: number,
+    { content, sizeBytes, mtimeMs, bytes }: Copied,
     nowMs: number,
   ): readonly NodeRecord[] {
     if (local === null) return [];
@@ -243,7 +246,7 @@ export class Acknowledgement {
       localOnly,
       local: {
         ...local,
-        name: conflictName(local.name, { nowMs, host, isTaken }),
+        name: conflictName(local.name, { nowMs, host, bytes, isTaken }),
         mtime: timespecOfMs(mtimeMs),
         ctime: timespecOfMs(nowMs),
         xattrs: null,
@@ -256,6 +259,14 @@ export class Acknowledgement {
     log.info({ ino: copy.ino }, 'changed here and elsewhere, both are kept');
     return [copy];
   }
+}
+
+/** What a conflicted copy holds. */
+interface Copied {
+  readonly content: ContentId;
+  readonly sizeBytes: number;
+  readonly mtimeMs: number;
+  readonly bytes: CopiedBytes;
 }
 
 /** What the file that took the resource over came with is pushed by now, or gone, unless it is what comes next. */

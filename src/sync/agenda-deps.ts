@@ -11,6 +11,8 @@ export interface AgendaDeps
   readonly intents: Intents;
   /** Nothing is ready before `retryAtMs`. */
   readonly health: Pick<ServiceHealth, 'retryAtMs' | 'isProbing'>;
+  /** Whether a person paused pushing: nothing is ready then. */
+  readonly isPaused: () => boolean;
   /** Pushes in progress (`RunningPushes`); `has` is true also where no push of the node may start. */
   readonly pushing: { readonly size: number; has(ino: Inode): boolean; starterFor(ino: Inode): Inode | null };
   /** Nodes that `cfs sync --wait` names skip the settle delay. */

@@ -116,7 +116,8 @@ export class Agenda {
 
   /** What may be pushed now; it counts as begun when it is handed out. */
   *ready(): Iterable<Push> {
-    const { store, clock, health, pushing, intents, onWork } = this.#deps;
+    const { store, clock, health, pushing, intents, onWork, isPaused } = this.#deps;
+    if (isPaused()) return;
     const nowMs = clock.elapsedMs();
     this.#isHeld = nowMs < health.retryAtMs;
     if (this.#isHeld) return;
@@ -160,7 +161,7 @@ export class Agenda {
     if (this.#asksForTurn()) return false;
     this.#due.armNext();
     // By what `ready` saw: the moment may have come since, and nobody else would ask for a turn.
-    if (this.#queue.size > 0 && this.#isHeld) this.#due.arm(this.#deps.health.retryAtMs);
+    if (this.#queue.size > 0 && this.#isHeld && !this.#deps.isPaused()) this.#due.arm(this.#deps.health.retryAtMs);
     if (this.#queue.running > 0 || this.#queue.size > 0) return false;
     if (!this.#sweepIsDue) return true;
     this.#sweepIsDue = false;

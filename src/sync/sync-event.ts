@@ -13,7 +13,9 @@ export type SyncEvent =
   /** Removals that wait for a person's word; `nodes` as in `HeldRemoval`. */
   | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
   /** The service has lost the newest version; null: not all of its bytes were here. */
-  | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null };
+  | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null }
+  | { readonly type: 'paused'; readonly untilMs: number | null }
+  | { readonly type: 'resumed' };
 
 export type ChangeKind = 'upload' | 'create-folder' | 'rename' | 'delete';
 
@@ -53,6 +55,15 @@ export interface SyncStatus {
   /** Pushes that failed and were put off, since the start. */
   readonly postponed: number;
   readonly parked: readonly ParkedChange[];
+}
+
+/** The path of an entry in a folder (`pathOf`). */
+export function pathIn(
+  store: StoreReader,
+  { parent, name }: { readonly parent: Inode; readonly name: string },
+): string {
+  const folder = pathOf(store, parent);
+  return folder === '' ? name : `${folder}/${name}`;
 }
 
 /** What is to be pushed of a dirty node, in one word. */

@@ -12,6 +12,7 @@ import { type Failure, failureOf } from './failure.ts';
 import { MadeHere } from './made-here.ts';
 import type { Action } from './plan.ts';
 import type { Push } from './push.ts';
+import { type Pause, PushPause, pausedError } from './push-pause.ts';
 import { Pusher } from './pusher.ts';
 import { Refusals } from './refusals.ts';
 import { RunningPushes } from './running-pushes.ts';
@@ -42,6 +43,7 @@ export class SyncLoop {
   readonly #reporter: SyncReporter;
   readonly #discarding: Discarding;
   readonly #refusals: Refusals;
+  readonly #pause: PushPause;
 
   readonly #pushing: RunningPushes;
   /** About to be given up: no push of theirs begins. */
@@ -65,6 +67,8 @@ export class SyncLoop {
     this.#refusals = new Refusals(deps);
     this.#discarding = new Discarding({ store, intents, naming: deps.names, clock });
     deps.health.onReachable(() => this.#wake());
+    const pause = new PushPause({ store, clock, onEvent: (event) => deps.onEvent(event), onEnd: () => this.#wake() });
+    this.#pause = pause;
     const madeHere = new MadeHere(deps);
     this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#refusals.has(ino) || this.#givingUp.has(ino);
@@ -79,7 +83,10 @@ export class SyncLoop {
       has: isBusy,
       starterFor: (ino: Inode) => pushing.starterFor(ino),
     };
-    const agenda = new Agenda({ ...deps, index, pushing: busy, requests, onWork, onVoid, onUndecided });
+    const agenda = new Agenda({
+      ...{ ...deps, index, pushing: busy, requests, onWork, onVoid, onUndecided },
+      isPaused: () => pause.current !== null,
+    });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
     const onInTheWay: OnInTheWay = (ino, asker, place) => agenda.inTheWay(ino, asker, place);
@@ -95,6 +102,7 @@ export class SyncLoop {
     if (this.#state !== 'new') throw new Error('a sync is started once');
     this.#state = 'running';
     this.#agenda.load();
+    this.#pause.start();
     this.#tidying.soon();
     this.#wake();
   }
@@ -106,6 +114,7 @@ export class SyncLoop {
   changed(ino: Inode): void {
     if (this.#state !== 'running') return;
     this.#agenda.changed(ino);
+    this.#reporter.changed();
     this.#tidying.soon();
   }
 
@@ -115,9 +124,10 @@ export class SyncLoop {
    *
    * @param within only what lies in that folder, or that file, and what has to go before it; null for everything
    * @param onBegin gets what tells how much is left, while it lasts
-   * @throws the signal's reason
+   * @throws the signal's reason · UsageError (exit code 10) while pushing is paused
    */
   syncNow(signal?: AbortSignal, within: Inode | null = null, onBegin?: OnBegin): Promise<SyncReport> {
+    if (this.#pause.current !== null) return Promise.reject(pausedError(this.#pause.current));
     const { store, health, isBeingWritten } = this.#deps;
     health.retryNow();
     const request = new SyncRequest({
@@ -158,12 +168,34 @@ export class SyncLoop {
   /** Ends all pushes where they are; what they began is gone on with at the next start. */
   async stop(): Promise<void> {
     this.#state = 'stopped';
+    this.#pause.stop();
     this.#refusals.stop();
     this.#tidying.stop();
     this.#agenda.stop();
     this.#pushing.abortAll('the mount stops');
     for (const request of this.#requests) request.abort(new DOMException('the mount stops', 'AbortError'));
     if (this.#pushing.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
+  }
+
+  /** A person's pause; null while pushes may be sent. */
+  get paused(): Pause | null {
+    return this.#pause.current;
+  }
+
+  /**
+   * Sends nothing until `resume`, or until `untilMs` (wall clock; null: no end). It lasts over a restart. Running pushes are
+   * aborted and continue later; waiting `syncNow` calls end.
+   */
+  pause(untilMs: number | null): void {
+    this.#pause.begin(untilMs);
+    const reason = pausedError({ sinceMs: 0, untilMs });
+    this.#pushing.abortAll('pushing is paused');
+    for (const request of this.#requests) request.abort(reason);
+  }
+
+  /** @returns whether there was a pause */
+  resume(): boolean {
+    return this.#pause.end();
   }
 
   /** Another try for what is parked (one node, or all), and for the service, now. @returns how many were parked */
@@ -184,6 +216,7 @@ export class SyncLoop {
       }
     });
     for (const one of inos) this.#agenda.reconsider(one);
+    this.#reporter.changed();
     this.#wake();
     return retried;
   }
@@ -274,6 +307,7 @@ export class SyncLoop {
   async #push(push: Push): Promise<void> {
     const { ino } = push.action;
     const signal = this.#pushing.start(ino);
+    this.#reporter.changed();
     let isInDoubt = false;
     try {
       if (!(await this.#isOvertaken(push, signal))) {
@@ -329,6 +363,7 @@ export class SyncLoop {
   #over({ action: { ino } }: Push, tellAgenda: () => void): void {
     try {
       tellAgenda();
+      this.#reporter.changed();
       this.#tidying.soon();
       for (const request of this.#requests) request.check(ino);
     } catch (err) {
@@ -427,6 +462,7 @@ export class SyncLoop {
   #tellParked(ino: Inode, action: Action['type'] | 'decide', { reason, detail }: Parked): void {
     const { log, store, onEvent } = this.#deps;
     log.error({ ino, action, reason, detail }, 'push refused and parked');
+    this.#reporter.changed();
     onEvent({ type: 'parked', path: pathOf(store, ino), reason });
   }
 

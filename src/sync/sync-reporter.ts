@@ -1,6 +1,7 @@
 import type { Inode } from '../base/vocabulary.ts';
 import { soundNode, staysHere } from '../store/node-table.ts';
 import type { Agenda } from './agenda.ts';
+import { type DirtyState, FolderStates, isWorse, stateOfDirty } from './folder-states.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import {
   changeKindOf,
@@ -11,12 +12,21 @@ import {
   type WaitingChange,
 } from './sync-event.ts';
 
+/** `local`: its name keeps it on this machine. */
+export type NodeState = 'clean' | 'local' | DirtyState;
+
 /** Reports the pushes to users and to `cfs status`. Changes nothing. */
 export class SyncReporter {
   readonly #deps: SyncReporterDeps;
+  readonly #folders: FolderStates;
 
   constructor(deps: SyncReporterDeps) {
     this.#deps = deps;
+    const { store, clock, agenda, pushing } = deps;
+    this.#folders = new FolderStates({
+      ...{ store, clock, dirty: () => agenda.dirty() },
+      isPushing: (ino) => pushing.has(ino),
+    });
   }
 
   get status(): SyncStatus {
@@ -59,16 +69,22 @@ export class SyncReporter {
     return this.#deps.agenda.postponed;
   }
 
-  /** The state of one node for users (`user.cfs.state`). */
-  stateOf(ino: Inode): 'clean' | 'local' | 'pending' | 'pushing' | `parked:${string}` {
+  /** A node was changed, or its push began or ended. */
+  changed(): void {
+    this.#folders.changed();
+  }
+
+  /** The state of one node for users (`user.cfs.state`): of a folder, the worst state of itself and of everything below it. */
+  stateOf(ino: Inode): NodeState | Promise<NodeState> {
     const { store, pushing } = this.#deps;
-    if (pushing.has(ino)) return 'pushing';
+    const node = soundNode(store, ino);
     const dirty = store.get('dirty', ino);
-    if (dirty === undefined) {
-      const node = soundNode(store, ino);
-      return node !== undefined && staysHere(node) ? 'local' : 'clean';
-    }
-    return dirty.parked === null ? 'pending' : `parked:${dirty.parked.reason}`;
+    const own = pushing.has(ino) ? 'pushing' : dirty === undefined ? null : stateOfDirty(dirty, false);
+    if (node?.kind !== 'folder') return own ?? (node !== undefined && staysHere(node) ? 'local' : 'clean');
+    const worst = (below: DirtyState | null): NodeState =>
+      own !== null && (below === null || !isWorse(below, own)) ? own : (below ?? (staysHere(node) ? 'local' : 'clean'));
+    const below = this.#folders.worstBelow(ino);
+    return below instanceof Promise ? below.then(worst) : worst(below);
   }
 }
 

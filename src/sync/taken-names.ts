@@ -70,7 +70,7 @@ export class TakenNames {
     }
     const taken = new Set(entries.map((entry) => folded(entry.name)));
     const isTaken = (other: string): boolean => taken.has(folded(other));
-    return { type: 'rename', name: conflictName(name, { nowMs: clock.nowMs(), host, isTaken }) };
+    return { type: 'rename', name: conflictName(name, { nowMs: clock.nowMs(), host, bytes: 'own', isTaken }) };
   }
 
   /** Not one whose bytes alone are to be pushed, maybe for days: it stays where it is. Nor one that is parked. */

@@ -19,31 +19,52 @@ interface Taker {
 
 /**
  * A token bucket for one direction of the line. What it gives out is dealt in turns of equal size, so that transfers share it
- * fairly whatever the length of their pieces; those that somebody waits for come first.
+ * fairly whatever the length of their pieces; those that somebody waits for come first. The rate may change at any time, also for
+ * running transfers; without a rate (null) nothing waits.
  */
 export class RateLimit {
   readonly #clock: Clock;
-  readonly #bytesPerMs: number;
-  readonly #burstBytes: number;
-  readonly #dealBytes: number;
+  /** null: no limit. */
+  #bytesPerSecond: number | null = null;
+  #bytesPerMs = 0;
+  #burstBytes = 0;
+  #dealBytes = DEAL_BYTES_MAX;
   readonly #takers: Taker[] = [];
   /** Bytes that may go now; below 0 after a turn that took more than there was. */
-  #bytes: number;
-  #filledMs: number;
+  #bytes = 0;
+  #filledMs = 0;
   #cancelTimer: (() => void) | null = null;
 
-  constructor(deps: { clock: Clock; bytesPerSecond: number }) {
+  constructor(deps: { clock: Clock; bytesPerSecond: number | null }) {
     this.#clock = deps.clock;
-    this.#bytesPerMs = deps.bytesPerSecond / 1000;
+    this.bytesPerSecond = deps.bytesPerSecond;
+  }
+
+  /** null: no limit. */
+  get bytesPerSecond(): number | null {
+    return this.#bytesPerSecond;
+  }
+
+  set bytesPerSecond(bytesPerSecond: number | null) {
+    this.#bytesPerSecond = bytesPerSecond;
+    this.#cancelTimer?.();
+    this.#cancelTimer = null;
+    if (bytesPerSecond === null) {
+      for (const { served } of this.#takers.splice(0)) served();
+      return;
+    }
+    this.#bytesPerMs = bytesPerSecond / 1000;
     this.#dealBytes = Math.round(Math.min(DEAL_BYTES_MAX, Math.max(DEAL_BYTES_MIN, this.#bytesPerMs * BURST_MS)));
     this.#burstBytes = Math.max(this.#bytesPerMs * BURST_MS, this.#dealBytes);
     this.#bytes = this.#burstBytes;
-    this.#filledMs = deps.clock.elapsedMs();
+    this.#filledMs = this.#clock.elapsedMs();
+    if (this.#takers.length > 0) this.#serve();
   }
 
   /** Resolves when `bytes` more may go; rejects with the signal's reason when that is not wanted any more. */
   take(bytes: number, urgency: Urgency, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.reject(signal.reason);
+    if (this.#bytesPerSecond === null) return Promise.resolve();
     return new Promise((resolve, reject) => {
       const aborted = (): void => {
         const at = this.#takers.indexOf(taker);
@@ -69,9 +90,14 @@ export class RateLimit {
   /** `chunks` as fast as they may go. */
   async *paced(chunks: AsyncIterable<Uint8Array>, urgency: Urgency, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     for await (const chunk of chunks) {
+      if (this.#bytesPerSecond === null) {
+        yield chunk;
+        continue;
+      }
       // In turns of one deal: a large piece that came all at once would make the line look silent before and after it.
-      for (let at = 0; at < chunk.byteLength; at += this.#dealBytes) {
-        const part = chunk.subarray(at, at + this.#dealBytes);
+      for (let at = 0, deal = 0; at < chunk.byteLength; at += deal) {
+        deal = this.#dealBytes; // may change meanwhile
+        const part = chunk.subarray(at, at + deal);
         await this.take(part.byteLength, urgency, signal);
         yield part;
       }

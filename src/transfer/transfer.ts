@@ -18,6 +18,10 @@ export interface Transfer {
   readonly uploads: UploadService;
   readonly links: LinkService;
   readonly connectivity: Connectivity;
+  /** The rate of bodies sent; it may be changed. */
+  readonly upLimit: RateLimit;
+  /** That of bodies fetched. A range that began without a limit ends without one. */
+  readonly downLimit: RateLimit;
   stats(): TransferStats;
 }
 
@@ -53,16 +57,16 @@ export function createTransfer(options: {
     ...(options.transfers === undefined ? {} : { transfers: options.transfers }),
     ...(options.uploads === undefined ? {} : { uploads: options.uploads }),
   });
-  const limitOf = (bytesPerSecond: number | null | undefined): RateLimit | null =>
-    bytesPerSecond == null ? null : new RateLimit({ clock, bytesPerSecond });
+  const upLimit = new RateLimit({ clock, bytesPerSecond: options.limits?.upBytesPerSecond ?? null });
+  const downLimit = new RateLimit({ clock, bytesPerSecond: options.limits?.downBytesPerSecond ?? null });
   const parts = {
     service,
     reading: options.reading ?? service,
     connectivity,
     queue,
     clock,
-    upLimit: limitOf(options.limits?.upBytesPerSecond),
-    downLimit: limitOf(options.limits?.downBytesPerSecond),
+    upLimit,
+    downLimit,
   };
   return {
     listings: new ListingService(parts),
@@ -71,6 +75,8 @@ export function createTransfer(options: {
     uploads: new UploadService(parts),
     links: new LinkService(parts),
     connectivity,
+    upLimit,
+    downLimit,
     stats: () => ({
       ...connectivity.state,
       signInRequired: service.signInRequired,

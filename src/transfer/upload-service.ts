@@ -12,13 +12,13 @@ export class UploadService {
   readonly #service: RemoteService;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
-  readonly #limit: RateLimit | null;
+  readonly #limit: RateLimit;
 
   constructor(options: {
     service: RemoteService;
     connectivity: Connectivity;
     queue: TransferQueue;
-    upLimit: RateLimit | null;
+    upLimit: RateLimit;
   }) {
     this.#service = options.service;
     this.#connectivity = options.connectivity;
@@ -88,7 +88,6 @@ export class UploadService {
 
   #paced(body: UploadBody, signal: AbortSignal): UploadBody {
     const limit = this.#limit;
-    if (limit === null) return body;
     return { length: body.length, chunks: () => limit.paced(body.chunks(), 'later', signal) };
   }
 }

@@ -16,14 +16,14 @@ export class VersionService {
   readonly #reading: RemoteReading;
   readonly #connectivity: Connectivity;
   readonly #queue: TransferQueue;
-  readonly #limit: RateLimit | null;
+  readonly #limit: RateLimit;
   readonly #clock: Clock;
 
   constructor(options: {
     reading: RemoteReading;
     connectivity: Connectivity;
     queue: TransferQueue;
-    downLimit: RateLimit | null;
+    downLimit: RateLimit;
     clock: Clock;
   }) {
     this.#reading = options.reading;
@@ -58,6 +58,7 @@ export class VersionService {
     const transfer = { kind: 'download', url: version, bytesTotal: extent.end - extent.start, isAhead } as const;
     return this.#queue.run(transfer, signal, (meter) =>
       this.#connectivity.watched(async () => {
+        const isLimited = this.#limit.bytesPerSecond !== null;
         const givenUp = new AbortController();
         const ended = firstOf([signal, givenUp.signal]);
         const ask = async (start: number): Promise<Incoming> => {
@@ -69,7 +70,7 @@ export class VersionService {
           );
           meter.expects(start - extent.start + incoming.extent.end - incoming.extent.start);
           const giveUp = () => givenUp.abort();
-          if (this.#limit === null) return { ...incoming, giveUp };
+          if (!isLimited) return { ...incoming, giveUp };
           const chunks = this.#limit.paced(incoming.chunks, isAhead ? 'later' : 'now', ended.signal);
           return { extent: incoming.extent, chunks, giveUp };
         };
@@ -89,7 +90,7 @@ export class VersionService {
           came();
         };
         // A rate limit needs the bytes to pass through here.
-        const downloads = this.#limit === null ? this.#reading.downloads : null;
+        const downloads = isLimited ? null : this.#reading.downloads;
         const supply: Supply = { ask };
         if (downloads !== null) {
           supply.bring = (fd, landed) =>

@@ -28,6 +28,7 @@ import {
 import { noteLocalFolders } from './local-folders.ts';
 import type { Names } from './names.ts';
 import type { PushMarks } from './push-marks.ts';
+import { type ReceivedChange, receivedChanges } from './received-changes.ts';
 import { type OpenHere, type RemoteDeletionOutcome, RemoteDeletions } from './remote-deletions.ts';
 import { modeOf } from './remote-entry.ts';
 
@@ -92,6 +93,8 @@ export interface ListingApplicationDeps {
   readonly pinnedAgain?: (inos: readonly Inode[]) => void;
   /** The service has lost the newest version of a file; `copy` holds what was here of it. */
   readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
+  /** Changes made elsewhere that are shown now, after they are stored. */
+  readonly onReceived?: (changes: readonly ReceivedChange[]) => void;
   /** The pending push of the node has changed because of a remote change. */
   readonly toPush: (ino: Inode) => void;
 }
@@ -113,6 +116,7 @@ export class ListingApplication {
   readonly #log: Logger;
   readonly #pinnedAgain: (inos: readonly Inode[]) => void;
   readonly #onTakenBack: (ino: Inode, copy: Inode | null) => void;
+  readonly #onReceived: (changes: readonly ReceivedChange[]) => void;
   /** Time of the last listing with a remote change (`elapsedMs`); null if there was none in this run. */
   #othersSeenMs: number | null = null;
 
@@ -124,6 +128,7 @@ export class ListingApplication {
     this.#contents = deps.contents;
     this.#log = deps.log;
     this.#onTakenBack = deps.onTakenBack ?? (() => {});
+    this.#onReceived = deps.onReceived ?? (() => {});
     this.#pinnedAgain = deps.pinnedAgain ?? (() => {});
     this.#clock = deps.clock;
     forgetOldDeparted(deps.store, deps.clock.nowMs());
@@ -140,6 +145,7 @@ export class ListingApplication {
           this.#keepAttributes(tx, changes);
         });
         this.#changedThere(changes.flatMap(invalidationsOf));
+        this.#onReceived(receivedChanges(changes));
       },
     });
   }
@@ -275,6 +281,7 @@ export class ListingApplication {
       forget.push({ kind: 'inode', ino: listing.folder, was: null });
     }
     this.#changedThere(forget);
+    if (wasListed) this.#onReceived(receivedChanges(plan.changes));
     for (const { ino, copy } of plan.takenBack) {
       this.#log.error({ ino, copy }, 'the service lost an acknowledged version; the local bytes are kept as a copy');
       this.#onTakenBack(ino, copy);
@@ -352,7 +359,8 @@ export class ListingApplication {
         const end = this.#contents.sizeOf(content);
         return this.#contents.pieces(content, { start: 0, end }).every(({ kind }) => kind !== 'missing');
       },
-      conflictName: (name, isTaken) => conflictName(name, { nowMs: this.#clock.nowMs(), host: hostname(), isTaken }),
+      conflictName: (name, isTaken) =>
+        conflictName(name, { nowMs: this.#clock.nowMs(), host: hostname(), bytes: 'own', isTaken }),
       isOpen: (ino) => this.#isOpen(ino),
       othersAtWork: this.#othersSeenMs !== null && this.#clock.elapsedMs() - this.#othersSeenMs < AT_WORK_MS,
     };

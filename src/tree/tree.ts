@@ -26,6 +26,7 @@ import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-fold
 import type { Names } from './names.ts';
 import type { LocalChangeKind, NodeChanges } from './node-changes.ts';
 import type { PushMarks } from './push-marks.ts';
+import type { ReceivedChange } from './received-changes.ts';
 import type { OpenHere, RemoteDeletions } from './remote-deletions.ts';
 import { type RenameMode, renameNode } from './rename.ts';
 import { rootNode } from './root-node.ts';
@@ -59,6 +60,8 @@ export interface TreeDeps {
   readonly onTakenBack?: (ino: Inode, copy: Inode | null) => void;
   /** Where the tree reports changes of its nodes. */
   readonly changes: NodeChanges;
+  /** Changes made elsewhere that are shown now. */
+  readonly onReceived?: (changes: readonly ReceivedChange[]) => void;
   /** Files deleted remotely while open here are retained or recreated. */
   readonly openFiles?: () => Iterable<OpenHere>;
   readonly options: NewcomerOptions & { readonly saveWindowMs: number; readonly settleMs: number };

@@ -271,3 +271,43 @@ test('a thing in the trash whose name is there twice is asked for by its id', as
   expect(existsSync(beside('out'))).toBe(true);
   expect(['one', 'two']).toContain((await mount.run('cat double.txt')).stdout);
 });
+
+/** [S-history-4] */
+test('cfs restore --at makes each file of a folder what it was at a time, and leaves what was made since', async () => {
+  await mount.run('mkdir -p tree/sub');
+  await save('tree/changed.txt', 'then');
+  await save('tree/sub/same.txt', 'same');
+  const versions = [...(await versionsOf('tree/changed.txt')), ...(await versionsOf('tree/sub/same.txt'))];
+  const last =
+    versions
+      .map(({ name }) => name)
+      .sort()
+      .at(-1) ?? '';
+  // Version names count whole seconds: the next save has to have a later one.
+  const seconds = Date.parse(last.slice(0, 19).replaceAll('.', ':').concat('Z')) / 1000;
+  await vi.waitUntil(() => Date.now() / 1000 > seconds + 1.1, { timeout: 10_000, interval: 20 });
+  await save('tree/changed.txt', 'now');
+  await save('tree/made.txt', 'made since');
+
+  const restored = await cfs('restore', at('tree'), '--at', `${last.slice(0, 19)}Z`);
+
+  expect(restored.code, restored.stderr).toBe(0);
+  expect(restored.stdout).toMatch(/^restored 1 file to .*Z, each as its next version; 1 unchanged since\n$/);
+  expect(restored.stderr).toBe('1 file without a version of that time, left as they are:\n  tree/made.txt\n');
+  expect((await mount.run('cat tree/changed.txt tree/sub/same.txt tree/made.txt')).stdout).toBe('thensamemade since');
+  await mount.sync();
+  expect((await versionsOf('tree/changed.txt')).map(({ sizeBytes }) => sizeBytes)).toEqual([4, 3, 4]);
+});
+
+/** [S-share-2] */
+test('cfs share list names each file that has a public link, until the link is off', async () => {
+  await save('linked.txt', 'for all');
+  const { stdout: link } = await cfs('share', 'link', at('linked.txt'));
+
+  const { stdout } = await cfs('share', 'list', '--json');
+  const { links } = JSON.parse(stdout) as { links: readonly { name: string; link: string; sizeBytes: number }[] };
+  expect(links).toMatchObject([{ name: 'linked.txt', link: link.trim(), sizeBytes: 7 }]);
+  expect((await cfs('share', 'list')).stdout).toBe(`${link.trim()}        7 B  linked.txt\n`);
+  await cfs('share', 'link', '--off', at('linked.txt'));
+  expect((await cfs('share', 'list')).stdout).toBe('no file has a public link\n');
+});

@@ -8,12 +8,14 @@ let clock: ManualClock;
 /** Answers to the questions that wait for one. */
 let asked: { answer: (usedBytes: number | null) => void; fail: () => void }[];
 let told: number[];
+let warned: number[];
 let watch: QuotaWatch;
 
 beforeEach(() => {
   clock = new ManualClock();
   asked = [];
   told = [];
+  warned = [];
   watch = new QuotaWatch({
     question: () =>
       new Promise((resolve, reject) => {
@@ -23,6 +25,7 @@ beforeEach(() => {
         });
       }),
     onQuota: async ({ usedBytes }) => void told.push(usedBytes),
+    onLow: ({ usedBytes }) => void warned.push(usedBytes),
     clock,
     log: silentLogger,
   });
@@ -32,6 +35,15 @@ async function answer(usedBytes: number): Promise<void> {
   asked.at(-1)?.answer(usedBytes);
   await nextTurn();
 }
+
+/** [S-events-4] */
+test('a nearly full storage is reported once, and again after there was room in between', async () => {
+  for (const usedBytes of [899, 900, 990, 1_000, 870, 950, 100, 999, 1_000]) {
+    void watch.ask();
+    await answer(usedBytes);
+  }
+  expect(warned).toEqual([900, 999]);
+});
 
 test('what the service told is known from then on, and told on', async () => {
   void watch.ask();

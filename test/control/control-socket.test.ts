@@ -29,6 +29,12 @@ const HANDLERS: ControlHandlers = {
   copyAttributes: () => null,
   unsynced: () => ({ files: [], next: null }),
   unsyncedParts: () => ({ parts: [] }),
+  watch: () => ({ seq: 0 }),
+  limit: () => ({ up: null, down: null }),
+  evict: () => ({ files: 0, bytes: 0, kept: { onlyHere: 0, pinned: 0, inUse: 0 } }),
+  conflicts: () => ({ conflicts: [], count: 0 }),
+  pause: () => ({ waiting: 0 }),
+  resume: () => ({ wasPaused: false, waiting: 0 }),
   metrics: () => {
     throw new Error('not asked for in these tests');
   },

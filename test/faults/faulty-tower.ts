@@ -132,6 +132,7 @@ export class FaultyTower {
         ...{ tree, contents, source, retry },
         links: transfer.links,
         stateOf: (ino) => sync.stateOf(ino),
+        pins: { kindOf: () => 'none' },
       }),
       tree,
       places: null,

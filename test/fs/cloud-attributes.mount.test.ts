@@ -74,3 +74,55 @@ test('the attributes are not listed, so cp -a and rsync -X copy only the user’
   expect(await attribute('copy.txt', 'state')).toBe('pending');
   expect(Buffer.from(await calls.getxattr('strict.txt', 'user.colour')).toString()).toBe('green');
 });
+
+/** [S-xattr-5] */
+test("a folder's state is the worst of what lies below it, and clean again when all is pushed", async () => {
+  await mount.run('mkdir -p deep/er/est beside && printf one > deep/er/est/f');
+  await mount.sync();
+  for (const folder of ['deep', 'deep/er', '']) expect(await attribute(folder, 'state')).toBe('clean');
+
+  await mount.run('printf two > deep/er/est/f');
+  for (const folder of ['deep', 'deep/er', 'deep/er/est', '']) expect(await attribute(folder, 'state')).toBe('pending');
+  expect(await attribute('beside', 'state')).toBe('clean');
+  await mount.server.setFaults([{ on: 'POST', path: 'fileVersions', times: 'always', then: { status: 413 } }]);
+  await mount.cfs(['sync', '--wait'], { anyExitCode: true });
+  expect(await attribute('deep/er/est/f', 'state')).toBe('parked:quota');
+  await mount.run('printf x > deep/waits');
+  for (const folder of ['deep', 'deep/er', '']) expect(await attribute(folder, 'state')).toBe('parked:quota');
+
+  await mount.server.setFaults([]);
+  await mount.cfs(['retry']);
+  await mount.sync();
+  for (const folder of ['deep', 'deep/er', 'deep/er/est', '']) expect(await attribute(folder, 'state')).toBe('clean');
+});
+
+/** [S-xattr-6] [S-evict-1] [S-evict-2] */
+test('user.cfs.here and user.cfs.pinned follow eviction, a fetch and a pin', async () => {
+  await mount.run('mkdir -p kept && head -c 3145728 /dev/zero > kept/big.bin && printf new > fresh.txt');
+  await mount.cfs(['sync', '--wait', `${mount.directory}/kept`]);
+  expect(await attribute('kept/big.bin', 'here')).toBe('all');
+  expect(await attribute('kept/big.bin', 'pinned')).toBe('none');
+  const evict = (path: string) => mount.cfs(['evict', `${mount.directory}/${path}`], { anyExitCode: true });
+  // A version that was just acknowledged is merged first.
+  await expect.poll(async () => (await evict('kept/big.bin')).code, { timeout: 20_000 }).toBe(0);
+  expect(await attribute('kept/big.bin', 'here')).toBe('none');
+  expect(await evict('fresh.txt')).toMatchObject({
+    code: 10,
+    stderr: expect.stringContaining('has bytes that exist on this machine only'),
+  });
+
+  await mount.run('dd if=kept/big.bin iflag=direct bs=64k count=1 of=/dev/null status=none');
+  expect(await attribute('kept/big.bin', 'here')).toBe('part');
+  const once = await mount.cfs(['pin', '--once', `${mount.directory}/kept`]);
+  expect(once.stdout).toContain('is fetched to this machine: 1 file');
+  expect(await attribute('kept/big.bin', 'here')).toBe('all');
+  expect(await attribute('kept/big.bin', 'pinned')).toBe('none');
+  expect((await mount.status())?.pinned).toEqual([]);
+
+  await mount.cfs(['pin', `${mount.directory}/kept`]);
+  expect(await attribute('kept/big.bin', 'pinned')).toBe('folder');
+  expect(await attribute('kept', 'pinned')).toBe('itself');
+  expect(await evict('kept/big.bin')).toMatchObject({ code: 2, stderr: expect.stringContaining('cfs unpin ends it') });
+  await mount.cfs(['unpin', `${mount.directory}/kept`]);
+  await mount.cfs(['sync', '--wait', `${mount.directory}/fresh.txt`]);
+});

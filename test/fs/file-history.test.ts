@@ -30,7 +30,11 @@ beforeEach(async () => {
   const history = new FileHistory({ source: service, retry, clock });
   const versions = new VersionsDirectory({ tree, freshness, history, store, contents, reader });
   const links = { publicLink: async () => null, setPublicLink: async () => null };
-  const attributes = new CloudAttributes({ tree, contents, source: service, links, retry, stateOf: () => 'clean' });
+  const attributes = new CloudAttributes({
+    ...{ tree, contents, source: service, links, retry },
+    stateOf: () => 'clean',
+    pins: { kindOf: () => 'none' },
+  });
   mount = new InProcessMount(
     new ComposedFileSystem({ files, versions, attributes, tree, places: null, showVersions: true }),
   );

@@ -49,6 +49,7 @@ beforeEach(() => {
     index,
     intents,
     health,
+    isPaused: () => false,
     pushing: Object.assign(pushing, { starterFor: () => null }),
     requests: [],
     isOpen: () => false,

@@ -4,7 +4,7 @@ import type { Inode, VersionUrl } from '../../src/base/vocabulary.ts';
 import { judgeHistory } from '../../src/sync/conflict.ts';
 import { PushQueue } from '../../src/sync/push-queue.ts';
 import { VersionPace } from '../../src/sync/version-pace.ts';
-import { conflictName } from '../../src/tree/conflict-name.ts';
+import { conflictMark, conflictName, conflictPrefix } from '../../src/tree/conflict-name.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
@@ -13,7 +13,7 @@ const nowMs = Date.UTC(2026, 10, 20);
 
 describe('the name of a conflicted copy', () => {
   const name = (of: string, taken: readonly string[] = []): string =>
-    conflictName(of, { nowMs, host: 'host', isTaken: (other) => taken.includes(other) });
+    conflictName(of, { nowMs, host: 'host', bytes: 'own', isTaken: (other) => taken.includes(other) });
 
   test.each([
     ['report.pdf', 'report (conflicted copy 2026-11-20 host).pdf'],
@@ -27,6 +27,31 @@ describe('the name of a conflicted copy', () => {
       'a (conflicted copy 2026-11-20 host 2).txt',
     );
   });
+
+  /** [S-conflict-1] */
+  test.each([
+    ['report.pdf', 'own'],
+    ['archive.tar.gz', 'others'],
+    ['Makefile', 'others'],
+    ['.bashrc', 'own'],
+    ['a (conflicted copy 2026-01-01 other).txt', 'others'],
+  ] as const)('says whose bytes a copy of %s holds, and is read back with the name of its file', (of, bytes) => {
+    const taken: string[] = [];
+    for (let copies = 0; copies < 3; copies++) {
+      const copy = conflictName(of, { nowMs, host: 'laptop-7', bytes, isTaken: (other) => taken.includes(other) });
+      taken.push(copy);
+      expect(copy.includes('not from laptop-7')).toBe(bytes === 'others');
+      expect(copy.startsWith(conflictPrefix(of))).toBe(true);
+      expect(conflictMark(copy)).toEqual({ original: of, day: '2026-11-20', host: 'laptop-7', bytes });
+    }
+  });
+
+  test.each([
+    'report.pdf',
+    'a (conflicted copy)',
+    '(conflicted copy 2026-11-20 host)',
+    'a (conflicted copy x host).txt',
+  ])('is not seen in %s', (other) => expect(conflictMark(other)).toBeNull());
 
   test('fits into 255 bytes, cut between characters', () => {
     const long = name(`${'ä'.repeat(125)}.txt`);

@@ -462,7 +462,7 @@ describe('changed here and elsewhere', () => {
     expect(world.service.tree()).toEqual(
       new Map([
         ['/f', NEW],
-        ['/f (conflicted copy 2023-11-14 host)', 'theirs 2'],
+        ['/f (conflicted copy 2023-11-14 not from host)', 'theirs 2'],
       ]),
     );
     expect(world.localTree()).toEqual(world.service.tree());
@@ -609,7 +609,7 @@ describe('changed here and elsewhere', () => {
     expect(world.service.tree()).toEqual(
       new Map([
         ['/f', NEW],
-        ['/f (conflicted copy 2023-11-14 host)', 'them'],
+        ['/f (conflicted copy 2023-11-14 not from host)', 'them'],
       ]),
     );
   });
@@ -700,7 +700,7 @@ describe('changed here and elsewhere', () => {
     expect(world.service.tree()).toEqual(
       new Map([
         ['/f', ours],
-        ['/f (conflicted copy 2023-11-14 host)', 'theirs'],
+        ['/f (conflicted copy 2023-11-14 not from host)', 'theirs'],
       ]),
     );
     expect(world.localTree()).toEqual(world.service.tree());
@@ -727,7 +727,7 @@ describe('changed here and elsewhere', () => {
     world.restart();
     await pass(world);
 
-    expect([...world.service.tree().keys()].sort()).toEqual(['/f', '/f (conflicted copy 2023-11-14 host)']);
+    expect([...world.service.tree().keys()].sort()).toEqual(['/f', '/f (conflicted copy 2023-11-14 not from host)']);
   });
 });
 

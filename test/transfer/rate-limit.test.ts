@@ -124,3 +124,33 @@ test('who gives up is not served, takes nothing, and leaves no timer behind', as
   await pass(clock, 2000);
   expect(clock.timers).toBe(0);
 });
+
+/** [S-limit-1] */
+test('a changed limit applies immediately, also to transfers that wait', async () => {
+  const clock = new ManualClock();
+  const limit = new RateLimit({ clock, bytesPerSecond: 1024 });
+  const [got] = [endless(limit, [{ bytes: 1024, urgency: 'later' }])];
+  await pass(clock, 2_000);
+  expect(got[0]).toBeLessThanOrEqual(4 * 1024);
+
+  limit.bytesPerSecond = MIB;
+  const before = got[0] as number;
+  await pass(clock, 2_000);
+  expect((got[0] as number) - before).toBeGreaterThan(1.8 * MIB);
+  expect((got[0] as number) - before).toBeLessThan(2.2 * MIB);
+});
+
+/** [S-limit-1] */
+test('without a limit nothing waits, and chunks are not divided', async () => {
+  const clock = new ManualClock();
+  const limit = new RateLimit({ clock, bytesPerSecond: 1 });
+  const waiting = limit.take(100 * MIB, 'later', signal);
+  limit.bytesPerSecond = null;
+  await waiting;
+  async function* chunks(): AsyncGenerator<Uint8Array> {
+    yield new Uint8Array(3 * MIB);
+  }
+  const sizes: number[] = [];
+  for await (const chunk of limit.paced(chunks(), 'now', signal)) sizes.push(chunk.byteLength);
+  expect(sizes).toEqual([3 * MIB]);
+});

@@ -33,18 +33,33 @@ export async function diffCommand(deps: ServiceDeps & CommandOutput, flags: Diff
   try {
     const before = await onDisk(deps, flags.before, join(directory, 'a'));
     const after = await onDisk(deps, flags.after, join(directory, 'b'));
-    const tool = flags.tool ?? (deps.env.CFS_DIFF || STANDARD_TOOL);
-    const code = await run(tool, before, after, deps.env);
-    if (code === 0) return exitCode('ok');
-    // The reader closed the pipe (`cfs diff … | head -1`), so there was output: the versions differ.
-    if (code === 1 || code === PIPE_CLOSED) return exitCode('different');
-    throw new UsageError(
-      `the comparison command (${visible(tool)}) failed with exit code ${code}: see --tool and CFS_DIFF`,
-    );
+    return await compare(flags.tool, before, after, deps.env);
   } finally {
     await rm(directory, { recursive: true, force: true });
     cleanup.dispose();
   }
+}
+
+/**
+ * Hands two files to the user's comparison command.
+ *
+ * @returns the exit code: ok where that command says that they are the same
+ * @throws UsageError if that command fails
+ */
+export async function compare(
+  givenTool: string | null,
+  before: string,
+  after: string,
+  env: Readonly<Record<string, string | undefined>>,
+): Promise<number> {
+  const tool = givenTool ?? (env.CFS_DIFF || STANDARD_TOOL);
+  const code = await run(tool, before, after, env);
+  if (code === 0) return exitCode('ok');
+  // The reader closed the pipe (`cfs diff … | head -1`), so there was output: the versions differ.
+  if (code === 1 || code === PIPE_CLOSED) return exitCode('different');
+  throw new UsageError(
+    `the comparison command (${visible(tool)}) failed with exit code ${code}: see --tool and CFS_DIFF`,
+  );
 }
 
 /** @param prefix of the path of a temporary copy @returns the path of the bytes */

@@ -13,10 +13,11 @@ import { mountAndPath } from './sync.ts';
 /**
  * `cfs pin PATH`: keeps a file, or the present and future contents of a folder, complete on this machine. Returns when everything is fetched
  * (ok), or when the service is unreachable (pending); the mount then fetches the rest later. Ctrl-C ends only the wait.
+ * `once` ends the pin with the command: it fetches what is missing, and the cache may evict it later.
  */
 export async function pinCommand(
   deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
-  flags: PathFlags,
+  flags: PathFlags & { readonly once?: boolean },
 ): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const samples: { atMs: number; doneBytes: number }[] = [];
@@ -25,16 +26,18 @@ export async function pinCommand(
     if (samples.length > SAMPLES_MAX) samples.shift();
     deps.redraw?.(pinText(pinned, samples));
   };
-  const pinned = await callControl(mount.socketPath, 'pin', { path }, { onProgress });
+  const pinned = await callControl(mount.socketPath, 'pin', { path, once: flags.once === true }, { onProgress });
   deps.redraw?.('');
   if (!pinned.isComplete) {
     const trouble = visible(pinned.trouble ?? '');
-    deps.warn(`${pinText(pinned)}; the rest is fetched when the service can be reached: ${trouble}\n`);
+    const rest =
+      flags.once === true ? 'the rest is not fetched' : 'the rest is fetched when the service can be reached';
+    deps.warn(`${pinText(pinned)}; ${rest}: ${trouble}\n`);
     return exitCode('pending');
   }
   const files = pinned.files === 1 ? '1 file' : `${pinned.files} files`;
   deps.print(
-    `${visible(flags.file ?? mount.status.directory)} is kept on this machine: ${files}, ${formatBytes(pinned.bytes)}\n`,
+    `${visible(flags.file ?? mount.status.directory)} is ${flags.once === true ? 'fetched to' : 'kept on'} this machine: ${files}, ${formatBytes(pinned.bytes)}\n`,
   );
   return exitCode('ok');
 }

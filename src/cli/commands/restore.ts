@@ -6,6 +6,7 @@ import { processLife } from '../../base/process-life.ts';
 import { accountPaths } from '../../config/paths.ts';
 import { formatBytes } from '../../config/units.ts';
 import { callControl } from '../../control/client.ts';
+import type { NamedVersion } from '../../fs/file-history.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
@@ -35,6 +36,28 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
   if (wanted === null)
     throw new UsageError(`no version given: use ${visible(file)}@VERSION (cfs versions ${visible(file)} lists them)`);
   const target = flags.to === null ? file : newFileAt(flags.to, basename(file));
+  const choose = (versions: readonly NamedVersion[]): NamedVersion => chooseVersion(versions, wanted, file);
+  const { name, version } = await restoreFile(deps, file, choose, flags.to === null ? null : target);
+  const size = formatBytes(version.sizeBytes);
+  deps.print(
+    flags.to === null
+      ? `${visible(file)} is restored to ${name} (${size}), as its next version\n`
+      : `${visible(target)} is ${visible(basename(file))} as of ${name} (${size})\n`,
+  );
+  return exitCode('ok');
+}
+
+/**
+ * Restores one of the versions of a file. @param target a new file for the bytes; null: the file itself
+ *
+ * @returns the version that was restored
+ */
+export async function restoreFile(
+  deps: ServiceDeps & CommandOutput,
+  file: string,
+  choose: (versions: readonly NamedVersion[]) => NamedVersion,
+  target: string | null,
+): Promise<NamedVersion> {
   const found = await findFileInMount(deps, file);
   const directory = join(accountPaths(deps.paths, found.mount.name).directory, 'fetched');
   await mkdir(directory, { recursive: true, mode: 0o700 });
@@ -43,22 +66,16 @@ export async function restoreCommand(deps: ServiceDeps & CommandOutput, flags: R
   const cleanup = new CleanupOnSignal();
   cleanup.add(spool);
   try {
-    const { name, version } = await withService(deps, found.mount.name, async (service) => {
+    const chosen = await withService(deps, found.mount.name, async (service) => {
       const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
-      const chosen = chooseVersion(namedVersions(await service.versions(found.resource, signal)), wanted, file);
+      const version = choose(namedVersions(await service.versions(found.resource, signal)));
       await rm(spool, { force: true }); // left by a killed process with our pid
-      await fetchVersion({ service, output: deps, wait: deps.wait }, chosen, spool);
-      return chosen;
+      await fetchVersion({ service, output: deps, wait: deps.wait }, version, spool);
+      return version;
     });
-    if (flags.to === null) await replace(spool, found, cleanup, deps.wait);
+    if (target === null) await replace(spool, found, cleanup, deps.wait);
     else await copyNew(spool, found, target, cleanup);
-    const size = formatBytes(version.sizeBytes);
-    deps.print(
-      flags.to === null
-        ? `${visible(file)} is restored to ${name} (${size}), as its next version\n`
-        : `${visible(target)} is ${visible(basename(file))} as of ${name} (${size})\n`,
-    );
-    return exitCode('ok');
+    return chosen;
   } finally {
     await rm(spool, { force: true });
     cleanup.dispose();

@@ -1,10 +1,12 @@
 import type { Clock } from '../../base/clock.ts';
+import { localTime } from '../../base/local-time.ts';
 import { programVersion } from '../../base/program-version.ts';
 import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
 import { formatBytes, formatDuration } from '../../config/units.ts';
 import type { Status } from '../../control/status-model.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { heldText, visible } from '../../mount/mount-event.ts';
+import { QUOTA_LOW_SHARE } from '../../mount/quota-watch.ts';
 import { type AccountState, accountStates } from '../../mount/running-mounts.ts';
 import { ownerOf } from '../../store/owner-lock.ts';
 import { type UnmountedStore, unmountedStore } from '../../store/unmounted-store.ts';
@@ -148,6 +150,10 @@ function details(status: Status, nowMs: number): string[] {
   const { pending, parked, transfers, cache, local } = status;
   const isEverything = parked.length === 0 && (local?.count ?? 0) === 0;
   const lines = [`service    ${connectionText(status, nowMs)}`];
+  if (status.paused != null) {
+    const until = status.paused.untilMs === null ? '' : ` until ${localTime(status.paused.untilMs)}`;
+    lines.push(`paused     nothing is pushed${until}: cfs resume ends the pause`);
+  }
   if (status.phase === 'draining') lines.push('unmounting now');
   lines.push(
     pending.count === 0
@@ -190,7 +196,9 @@ function details(status: Status, nowMs: number): string[] {
   lines.push(`cache      ${formatBytes(cache.usedBytes)} of ${formatBytes(cache.limitBytes)}`);
   if (status.quota !== null) {
     const { usedBytes, limitBytes } = status.quota;
-    lines.push(`storage    ${formatBytes(usedBytes)} of ${formatBytes(limitBytes)} with the service`);
+    const isLow = limitBytes > 0 && usedBytes >= QUOTA_LOW_SHARE * limitBytes;
+    const warning = isLow ? ': nearly full, uploads are refused when it is full' : '';
+    lines.push(`storage    ${formatBytes(usedBytes)} of ${formatBytes(limitBytes)} with the service${warning}`);
   }
   return lines;
 }

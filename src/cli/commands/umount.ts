@@ -38,7 +38,8 @@ export async function umountCommand(
   }
   const mount = await chooseMount(deps.paths, flags);
   const waiting = mount.status.pending.count;
-  if (deps.redraw !== null && waiting > 0 && flags.timeoutMs !== 0)
+  const isPaused = mount.status.paused != null;
+  if (deps.redraw !== null && waiting > 0 && flags.timeoutMs !== 0 && !isPaused)
     deps.warn(`pushing pending changes (${changes(waiting)}); Ctrl-C stops waiting, the unmount continues\n`);
   const line = new ProgressLine({
     clock: deps.clock,
@@ -61,7 +62,11 @@ export async function umountCommand(
   if (outcome.pending === 0) return exitCode('ok');
   const queued = outcome.pending - outcome.parked;
   if (queued > 0)
-    deps.warn(`${changes(queued)} not pushed yet; kept here and pushed after the next mount, nothing is lost\n`);
+    deps.warn(
+      isPaused
+        ? `${changes(queued)} not pushed: pushing is paused; kept here until cfs resume after the next mount, nothing is lost\n`
+        : `${changes(queued)} not pushed yet; kept here and pushed after the next mount, nothing is lost\n`,
+    );
   // No start pushes these: they wait for a person.
   if (outcome.parked > 0)
     deps.warn(
