@@ -5,6 +5,7 @@ import { runCommand } from '../harness/command.ts';
 
 const BOOTSTRAP_MS_MAX = 900_000;
 const SCRIPT_MS_MAX = 600_000;
+const NOT_FOR_NODE = { NODE_OPTIONS: undefined, NODE_EXTRA_CA_CERTS: undefined, SSL_CERT_FILE: undefined };
 
 /** A Debian system of its minimal packages in a directory. What runs in it has its own mount and PID namespaces, and ends with them. */
 export class DebianRoot {
@@ -60,7 +61,14 @@ export class DebianRoot {
     const argv = ['unshare', '--mount', '--propagation', 'private', '--pid', '--fork', '--kill-child'];
     const { stdout } = await runCommand([...argv, 'sh', '-euc', prepare, 'sh', this.directory], {
       input: `part() { printf '\\n== %s\\n' "$1"; }\n${script}`,
-      env: { PATH: '/usr/sbin:/usr/bin:/sbin:/bin', HOME: '/root', LC_ALL: 'C', DEBIAN_FRONTEND: 'noninteractive' },
+      // Node would look in the root for what these name on this machine.
+      env: {
+        ...NOT_FOR_NODE,
+        PATH: '/usr/sbin:/usr/bin:/sbin:/bin',
+        HOME: '/root',
+        LC_ALL: 'C',
+        DEBIAN_FRONTEND: 'noninteractive',
+      },
       timeoutMs: SCRIPT_MS_MAX,
     });
     return Object.fromEntries(
