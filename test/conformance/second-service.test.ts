@@ -1,3 +1,4 @@
+import './fewer-entries.ts';
 import { AssembledMount } from '../harness/assembled-mount.ts';
 import { MemoryService } from '../remote/memory-service.ts';
 import { DOCUMENTED_DIFFERENCES } from './documented-differences.ts';
