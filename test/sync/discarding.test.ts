@@ -271,6 +271,25 @@ describe('[S-discard-1] changes that are given up', () => {
     },
   );
 
+  test('a file whose deletion is discarded owns the unacknowledged move of the deleted one', async () => {
+    const world = knownWorld();
+    const { service, clock, sync } = world;
+    service.auto = null;
+    world.rename('/a/old', '/b/new');
+    clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    service.settleAll({ type: 'lose-reply' });
+    await world.quiet();
+    world.remove('/b/new');
+    await sync.discard(ROOT_INODE, 'discard');
+
+    expect(world.intents.ownedBy(world.node('/a/old').ino)).toMatchObject({ action: 'relocate' });
+    service.auto = () => ({ type: 'answer' });
+    service.settleAll({ type: 'answer' });
+    await world.settle();
+    await expectNothingLeft(world);
+  });
+
   test('of a file that was renamed over one that is being sent: that is ended, too', async () => {
     const world = knownWorld();
     const { service, clock } = world;
