@@ -106,7 +106,7 @@ export class Accounts {
     const user = this.#database.users.get(session.uid);
     if (user === undefined || (user.signOuts ?? 0) !== session.signOuts) return false;
     const { refreshToken } = session;
-    return refreshToken === null || this.#database.refreshTokens.get(refreshToken) !== undefined;
+    return refreshToken === null || this.#database.refreshTokens.doesExist(refreshToken);
   }
 
   /** @throws Refusal 401 if the session was ended */

@@ -129,7 +129,8 @@ export class Database {
         stored: (uid) => this.#holdings.get(uid),
         store: (uid, row) => void this.#holdings.put(uid, row),
         claim: (bytes) => this.#claim(bytes),
-        quotaBytes: (uid) => Math.max(this.users.get(uid)?.quotaBytes ?? 0, this.usage.get(uid) ?? 0),
+        quotaBytes: (uid) => this.users.get(uid)?.quotaBytes ?? 0,
+        newestBytes: (uid) => this.usage.get(uid) ?? 0,
       },
       limits,
     );

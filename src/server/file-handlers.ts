@@ -183,7 +183,11 @@ async function sendBlob(
     ...(range === null ? {} : { 'Content-Range': `bytes ${start + shift}-${end - 1 + shift}/${sizeBytes}` }),
   };
   const bytes = start === end ? [] : service.blobs.read(blob, start, end);
-  await exchange.sendData(range === null ? 200 : 206, headers, whileAllowed(bytes, mayReadOn));
+  await exchange.sendData(
+    range === null ? 200 : 206,
+    headers,
+    Array.isArray(bytes) ? bytes : whileAllowed(bytes, mayReadOn),
+  );
 }
 
 /** @throws Error within the data, which ends the connection */

@@ -224,7 +224,7 @@ export class Uploads {
     return exchange.receive((chunks) => {
       const bytes = chunks.reduce((sum, chunk) => sum + chunk.byteLength, 0);
       arriving.add(bytes);
-      if (this.#storedRoom(arriving.uid) < 0) throw overQuota();
+      if (arriving.bytes > SMALL_BYTES && this.#storedRoom(arriving.uid) < 0) throw overQuota();
       return this.#database.reserve.spend(bytes, () => writer.write(chunks));
     }, roomBytes);
   }
@@ -237,6 +237,9 @@ export class Uploads {
     this.#database.reserve.check(announced);
     // A body of unknown length finds some room, as far as a history can give it.
     const wanted = exchange.contentLength ?? Math.min(quotaBytes, UNKNOWN_BYTES);
+    // The change that completes few bytes checks them against the limit of the account. Not so for a continued upload:
+    // many small pieces are much.
+    if (offset === 0 && wanted <= SMALL_BYTES) return quotaBytes;
     if (wanted > this.#storedRoom(file.uid)) await this.#histories.makeRoom(roomFor(session, file), wanted);
     const storedBytes = this.#storedRoom(file.uid);
     if (announced > storedBytes) throw overQuota();
@@ -261,6 +264,10 @@ class Arriving {
     this.uid = uid;
   }
 
+  get bytes(): number {
+    return this.#bytes;
+  }
+
   add(bytes: number): void {
     this.#bytes += bytes;
     this.#all.set(this.uid, (this.#all.get(this.uid) ?? 0) + bytes);
@@ -279,6 +286,8 @@ export function roomFor(session: Session, file: FileRow): { uid: string; file?: 
   return session.uid === file.uid ? { uid: file.uid } : { uid: file.uid, file: file.local };
 }
 
+/** Smaller uploads are checked only when they are recorded: each of the limited number of requests has one. */
+const SMALL_BYTES = 64 * 1024;
 /** Room that a history gives to a body of unknown length. */
 const UNKNOWN_BYTES = 64 * 1024 * 1024;
 /** Uploads resumed sooner are not worth a commit. */

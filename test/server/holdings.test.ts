@@ -199,6 +199,28 @@ describe('limits of an account', () => {
     expect(usedBytes()).toBeLessThan(5 * MIB);
   });
 
+  test('an unfinished upload that grows by small pieces ends at the limit as well', async () => {
+    await open({ limits: { ...HOLDING_LIMITS, storageFactor: 1, rowsBytes: MIB / 4 } }, MIB / 4);
+    const file = await user.client.createFile(user.folder('2'), 'file');
+    const body = Buffer.alloc(60_000);
+    const refused: number[] = [];
+    for (let nth = 0; nth < 4; nth += 1) {
+      const { status, headers } = await user.client.send('POST', `${file}/version`);
+      if (status === 413) refused.push(nth);
+      const version = headers.location;
+      for (let piece = 0; piece < 4 && version !== undefined; piece += 1) {
+        server.faults = [{ on: 'PUT', then: { acceptBytes: body.byteLength - 1 } }];
+        const stored = Number(texts((await user.client.get(version)).text, 'storedSize')[0]);
+        const continued = { body, headers: { Range: `bytes=${stored}-` } };
+        const answer = await user.client.send('PUT', `${version}/data`, continued);
+        if (answer.status === 413) refused.push(nth);
+      }
+    }
+
+    expect(refused).toContain(3);
+    expect(usedBytes()).toBeLessThan(2 * MIB);
+  });
+
   test('their number has a limit: the oldest ones without an active upload go', async () => {
     await open({ limits: { ...HOLDING_LIMITS, unfinishedMax: 20 } });
     const file = await user.client.createFile(user.folder('2'), 'file');
