@@ -102,7 +102,8 @@ function unpackTime(stored: number | null): ServiceTime | null {
   if (stored === null) return null;
   const part = stored - Math.floor(stored);
   if (part === 0.25) return { ms: Math.floor(stored), certainty: 'upper-bound' };
-  return { ms: Math.ceil(stored), certainty: part === 0.5 ? 'racy' : part === 0.75 ? 'suspect' : 'exact' };
+  // Adding 0 makes 0 of -0.
+  return { ms: Math.ceil(stored) + 0, certainty: part === 0.5 ? 'racy' : part === 0.75 ? 'suspect' : 'exact' };
 }
 
 /** The last two values are left out if they are null. Rows of older programs lack them, so they need no migration step. */

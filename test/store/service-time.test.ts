@@ -109,5 +109,6 @@ test('every time is read as it was stored', () => {
         expect(decodeValue('departed', url, departedKey, encodeValue('departed', url, departedKey, row))).toEqual(row);
       },
     ),
+    { examples: [[0, 'suspect']] },
   );
 });
