@@ -175,11 +175,7 @@ export const COMMANDS = [
     name: 'refresh',
     summary: 'fetch the current state from the service; returns when the mount shows it',
     args: [optional('path', 'a folder in the mount; default: every folder in use')],
-    flags: [
-      toggle('--accept', 'also remove here what many deletions at once removed on the service'),
-      TIMEOUT,
-      ACCOUNT,
-    ],
+    flags: [toggle('--accept', 'also carry out the removals that cfs status shows as held back'), TIMEOUT, ACCOUNT],
   },
   {
     name: 'pin',

@@ -25,7 +25,8 @@ export const DOCUMENTS_MS_MAX = 60_000;
  * does not delay it.
  *
  * @param name the account's name
- * @throws UsageError (unreachable) when `--timeout` ends; `use` is abandoned then, and the connection is closed
+ * @throws UsageError with the exit code `unreachable` when the time of `--timeout` is over. `use` is abandoned then; in any case the
+ * connection is closed.
  */
 export async function withService<T>(
   deps: ServiceDeps,

@@ -18,8 +18,9 @@ export interface RacilyCleanFilesDeps {
 }
 
 /**
- * Racily clean files: cached bytes that may have been replaced by as many within one tick of the service's clock (`service-time`). No listing
- * shows that. Normally the next open(2) revalidates, once the time has aged; an explicit refresh revalidates each of them immediately.
+ * Racily clean files (`service-time`): the cached bytes look current, but within the same tick of the service's clock the file may have been
+ * overwritten with content of the same length. A listing cannot reveal that. After a listing in which the file's time is older than
+ * `RACY_MS`, the next open(2) revalidates. An explicit refresh revalidates all such files immediately.
  */
 export class RacilyCleanFiles {
   readonly #deps: RacilyCleanFilesDeps;

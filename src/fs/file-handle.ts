@@ -117,8 +117,8 @@ export class FileHandle {
   }
 
   /**
-   * Whether every close(2) of it has arrived, once no more requests come. If not, the bytes since the latest close are discarded: they may be
-   * incomplete.
+   * Whether a FLUSH arrived for every close(2). Read when the handle gets no more requests. If it is false, the bytes written since the last
+   * close are discarded, as they may be incomplete.
    */
   get isWhole(): boolean {
     const { file } = this;

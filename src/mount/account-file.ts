@@ -64,7 +64,8 @@ export function readAccountFile(path: string): Account {
   try {
     const record = JSON.parse(text) as Record<string, unknown>;
     for (const field of FIELDS) if (typeof record[field] !== 'string') throw new TypeError(`no ${field}`);
-    if (record.insecure !== undefined && record.insecure !== true) throw new TypeError('insecure is true or not there');
+    if (record.insecure !== undefined && record.insecure !== true)
+      throw new TypeError('insecure must be true or absent');
     if (record.proxy !== undefined) checkProxy(record.proxy);
     return record as unknown as Account;
   } catch (error) {

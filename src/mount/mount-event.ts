@@ -105,7 +105,10 @@ export function connectionNote({ state, reason }: ConnectionStatus): string {
   }
 }
 
-/** What is kept here though the service does not list it, and what to do: `12 removals in photos: …`. */
+/**
+ * Removals that the service reported and that are not carried out here until a person confirms them with `cfs refresh --accept`:
+ * `12 removals in photos, kept here: …`.
+ */
 export function heldText({ path, nodes }: HeldRemoval): string {
   const count = nodes >= HELD_NODES_MAX ? 'more than 100 removals' : `${nodes} ${nodes === 1 ? 'removal' : 'removals'}`;
   return `${count} in ${shownFolder(path)}, kept here: check the service, then run cfs refresh --accept`;

@@ -202,7 +202,7 @@ function stateOf(stderr: string): MountState {
 /**
  * Detaches a dead mount lazily.
  *
- * @returns null where it is gone, otherwise why it is not
+ * @returns null if the mount is gone, otherwise the reason why it is still there
  */
 export function detachMount(path: string): string | null {
   try {

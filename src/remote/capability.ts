@@ -7,8 +7,8 @@ export function needed<T>(capability: T | null, what: string): T {
 }
 
 /**
- * The refusal of a request for which the service has no capability, in the form of its own refusals: a change is parked, and a
- * caller that can do without the request goes on.
+ * The error of a request that needs a capability which the service lacks. It has the form of a refusal by the service (ApiError 405), so
+ * that callers treat both alike: a change is parked (docs/glossary.md), and an optional request is skipped.
  */
 export function missingCapability(request: string, what: string): ApiError {
   return new ApiError(405, request, `the service ${what}`);

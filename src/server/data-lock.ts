@@ -54,8 +54,9 @@ export function abstractName(dataDirectory: string): string {
 }
 
 /**
- * Whether a process of this user, of root, or of the directory's owner holds an abstract socket. Another user's process
- * proves nothing. A trusted process that cannot be inspected shows itself by its mark.
+ * Whether a process of this user, of root, or of the directory's owner holds an abstract socket. A process of another
+ * user proves nothing: every user can take the name. False also for a trusted process that may not be inspected; its
+ * mark in the directory (`showRunning`) reveals that server.
  */
 function isOfTrustedUser(name: string, directory: string): boolean {
   const trusted = new Set([process.geteuid?.(), 0, statSync(directory).uid]);

@@ -160,8 +160,10 @@ export class Line {
   }
 
   /**
-   * Begins a request; `end` must follow. @returns null if it may run, else whether it may, in its turn: false if too
-   * many were waiting, or the connection has closed
+   * Begins a request; call `end` afterwards.
+   *
+   * @returns null if it may run now. Otherwise a promise that is settled at its turn: true to run, false if too many
+   * waited or the connection has closed
    */
   begin(): Promise<boolean> | null {
     if (!this.#isBusy) {

@@ -35,8 +35,8 @@ export class MissingEntryProbe {
   }
 
   /**
-   * Probes the URL and applies the result. `refused`: the response is a 404, which any gateway can send, so nothing was
-   * changed. The caller then also needs a listing of the parent.
+   * Probes the URL and applies the result. A 404 changes nothing, because any gateway can send one: the result is
+   * `refused`, and the caller also needs a listing of the parent to decide.
    *
    * @throws ApiError, TransportError: nothing was changed
    */

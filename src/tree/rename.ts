@@ -76,8 +76,9 @@ export function renameNode(
 }
 
 /**
- * Whether a node becomes local-only at a place: an existing entry of that name decides. Under a free name that stays
- * local, resources of the service continue to travel, and so do bytes that may be complete only on the service.
+ * Whether a node is local-only after a rename to a place. Special files are, and so is everything in a local-only
+ * folder. If the name is taken, the existing entry decides. If it is free and names of its kind are local-only, the
+ * node becomes local-only too, unless the service has it, or its bytes may be complete only on the service.
  */
 function staysAt(
   tx: Transaction,
@@ -92,7 +93,7 @@ function staysAt(
 }
 
 /**
- * The node moved between local-only and travelling places. The remote resource of a node that becomes local-only goes
+ * The node moved between local-only and pushed places. The remote resource of a node that becomes local-only goes
  * to the trash.
  *
  * @throws FsError EXDEV for a folder with entries, and for a file that would become local-only although its bytes may

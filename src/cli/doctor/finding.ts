@@ -137,7 +137,8 @@ export const FINDINGS = {
   }),
   'dns-failed': problem('service', 'unreachable', {
     symptom: '`cannot be reached: … ENOTFOUND` or `EAI_AGAIN`',
-    cause: 'the host name of the service does not resolve: no network, a wrong address, or no name server',
+    cause:
+      'the host name of the service does not resolve: no network, a wrong address, or the name server is unreachable',
     cure: 'check the network and /etc/resolv.conf; files on this machine stay usable',
   }),
   'dns-silent': problem('service', 'unreachable', {
