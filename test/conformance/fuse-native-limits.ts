@@ -28,7 +28,7 @@ const byReason: Readonly<Record<string, readonly string[]>> = {
     'a folder without the write bit takes no new names and gives none up',
     'an existing file may be written by its own bits in a folder that may not be',
     'only the owner changes mode and times',
-    'who may write may set the times to now',
+    'a user with write permission may set the times to now',
     'an ordinary user gives no file away',
     'in a sticky folder only the owner removes and renames',
     'access tells what each user may',
