@@ -8,7 +8,7 @@ import { CommandHome } from './cli-harness.ts';
 
 /** The commands that README.md tells people to type, as they stand there; only the address is that of a service of ours. */
 
-const INSTALL = `npm ci
+const INSTALL = `npm ci --ignore-scripts
 npm pack
 mkdir -p ~/.local/lib/cfs-mount
 tar -xzf cfs-mount-*.tgz --strip-components=1 -C ~/.local/lib/cfs-mount
@@ -18,6 +18,7 @@ cd ~/.local/lib/cfs-mount && npm ci --omit=dev --ignore-scripts && npm install -
 /** Blocks that have a test of their own, which types them. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   'npm start\n': 'test/cli/npm-start.mount.test.ts',
+  'sudo apt install ./cfs-mount_*.deb\n': 'test/packages/debian-package.mount.test.ts',
   [INSTALL]: 'test/cli/package.mount.test.ts',
 };
 
@@ -46,7 +47,7 @@ test('there are commands to run', () => {
   expect(blocks.length).toBeGreaterThanOrEqual(3);
   for (const [script, file] of Object.entries(ELSEWHERE)) {
     expect(blocks).toContain(script);
-    expect(textOf(file)).toContain('npm');
+    expect(textOf(file)).toMatch(/npm|\.deb/);
   }
 });
 

@@ -102,7 +102,7 @@ test('a user outside the group of fusermount3 is told of the group, by cfs-mount
   );
 
   expect(stderr).toMatch(
-    /^cfs-mount: \S+fusermount3 may not be run by this user \(mode 4750\): usermod -aG root \S+, as root/,
+    /^cfs-mount: \S+fusermount3 may not be run by this user \(mode 4750\): usermod -aG root \S+, as root/m,
   );
   expect(stdout).toMatch(/^code 3\n/);
   expect(stdout).toContain('"fusermount-refused"');

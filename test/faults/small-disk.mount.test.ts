@@ -250,6 +250,8 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
       .join('\n');
     expect(await findings()).not.toMatch(/store-damaged|store-unopened/);
     rmSync(last);
+    // `last` is as large as the spare journal files were, which may be less than the new file.
+    truncateSync(ballast, statSync(ballast).size - 4 * MIB);
     await mount.run('until head -c 1M /dev/zero > made; do sleep 0.2; done 2> /dev/null');
   });
 
