@@ -174,7 +174,7 @@ export class Discarding {
     if (!node?.local || node.remote === null) return;
     const { remote } = node;
     this.#revive(tx, remote.parent, forget);
-    // The folder may have been deleted elsewhere meanwhile: the next listing tells where the node is.
+    // The folder may have been deleted elsewhere meanwhile: the next listing has its place.
     const home = tx.get('node', remote.parent)?.local == null ? ROOT_INODE : remote.parent;
     // Its folder is inside it by now: the folder goes back first.
     for (let at = home, depth = 0; isWithin(tx, home, ino) && depth < DEPTH_MAX; depth++) {

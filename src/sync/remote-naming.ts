@@ -8,5 +8,5 @@ export interface RemoteNaming {
   distinct(fileName: string, taken: (fileName: string) => boolean): string;
 }
 
-/** What a push found out changed the user's view of the tree: whoever caches names and attributes has to forget these. */
+/** Changes of the tree that a push caused: caches of names and attributes must drop these entries. */
 export type OnTreeChange = (changes: readonly TreeInvalidation[]) => void;

@@ -183,7 +183,7 @@ export class UploadSession {
       intents.note(id, 'arrived');
     }
     if (this.#isUnwanted(id, file)) return;
-    // Another client may have filled it by now: only the history tells.
+    // Another client may have filled it by now: only the history shows it.
     if (!this.#isMadeJustNow(ownerOf(this.#deps.store, file)?.remote)) return this.#fillByVersion(upload, signal);
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     const isFirst = phase() === 'begun';

@@ -19,7 +19,7 @@ interface Taker {
 
 /**
  * A token bucket for one direction of the line. What it gives out is dealt in turns of equal size, so that transfers share it
- * fairly whatever the length of their pieces; those that somebody waits for come first. The rate may change at any time, also for
+ * fairly whatever the length of their pieces; those that a program waits for come first. The rate may change at any time, also for
  * running transfers; without a rate (null) nothing waits.
  */
 export class RateLimit {

@@ -65,7 +65,7 @@ test('guesses from many networks count together; the own key pair and a known ne
   expect(await signIn('198.51.100.201', {})).toBe(201);
 });
 
-test('a right password with wrong keys counts as wrong, and resets nothing: no answer tells it apart', async () => {
+test('a right password with wrong keys counts as wrong, and resets nothing: both answers are the same', async () => {
   const email = other.email;
   const wrong = () => signIn('198.51.100.3', { email, password: 'wrong' });
   const rightButKeys = () => signIn('198.51.100.3', { email, accessKeyId: 'X' });

@@ -21,7 +21,7 @@ test('what waits in a store that nobody has open is counted, without owning it',
   });
   store.transact((tx) => tx.remove('dirty', 6 as Inode));
   await store.drain();
-  expect(await unmountedStore(directory)).toEqual(NOTHING); // its owner tells
+  expect(await unmountedStore(directory)).toEqual(NOTHING); // its owner counts them
   await store.close();
   expect(await unmountedStore(directory)).toEqual({ changes: 2, local: 0 });
   const again = await stores.open(directory);

@@ -39,7 +39,7 @@ test.each(JUMPS_MS)('after a clock jump of %i ms a folder in use is refreshed as
   }
   expect(namesIn(tree, ROOT_INODE)).toContain('after');
 
-  // Somebody looks, again and again.
+  // A program lists the folder again and again.
   for (let look = 0; look < 50; look++) {
     freshness.isListed(ROOT_INODE);
     await quiet();
