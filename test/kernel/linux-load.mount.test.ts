@@ -277,7 +277,7 @@ test.skipIf(missingForOtherUsers() !== null).each([
   // It mounts nothing: what is asked of it is what counts.
   const steps = `
     const point = await import(${JSON.stringify(module)});
-    const { loadKernelAddon } = await import(${JSON.stringify(module.replace('mount-point', 'native'))});
+    const { loadKernelAddon } = await import(${JSON.stringify(join(compiledSources(), 'src/kernel/kernel-addon.js'))});
     const addon = { ...loadKernelAddon(), receiveDescriptor: () => 0 };
     point.openMount({ ...${JSON.stringify(options)}, directory: '/a' }, { addon, uid: 65534 });
     point.unmountDirectory('/b', 'lazily', addon);

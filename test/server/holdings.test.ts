@@ -193,7 +193,10 @@ describe('limits of an account', () => {
     });
     await Promise.all(rounds);
     await expect.poll(() => server.uploadsUnderWay).toBe(0);
-    const refused = await user.client.send('PUT', `${await newVersion(file)}/data`, { body });
+    // How much the six have stored depends on how they overlapped: what is left may not even hold an empty version.
+    const created = await user.client.send('POST', `${file}/version`);
+    const refused =
+      created.status === 413 ? created : await user.client.send('PUT', `${created.headers.location}/data`, { body });
 
     expect(refused.status).toBe(413);
     expect(usedBytes()).toBeLessThan(5 * MIB);
