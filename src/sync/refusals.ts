@@ -1,5 +1,4 @@
 import { isDeepStrictEqual } from 'node:util';
-import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import { ifSound } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
@@ -18,13 +17,13 @@ export type Verdict =
   | { readonly type: 'unconfirmed'; readonly error: unknown };
 
 /**
- * Refused pushes, while it is not known whether the service refused them. It did where it accepts another request right after the refusal. Where
- * that comes later, the network may have refused and be well again: then the push is repeated, and its second refusal is the service's (ADR 27).
+ * Refused pushes, while it is not known whether the service or a network in between refused them. Such a push is repeated once the service has
+ * accepted another request; the second refusal of the same node is the service's (ADR 27).
  */
 export class Refusals {
   readonly #deps: RefusalsDeps;
   readonly #doubted = new Map<Inode, Push>();
-  /** Of a refused push, its node, where the service accepted another request some time later. */
+  /** The node of a refused push, where the service has accepted another request since. */
   readonly #refusedOnce = new Map<Inode, NodeRecord | undefined>();
   readonly #stopping = new AbortController();
 
@@ -44,14 +43,12 @@ export class Refusals {
   /** Resolves with null where the doubt was dropped meanwhile. Never rejects. */
   async verdict(push: Push): Promise<Verdict | null> {
     const { ino } = push.action;
-    const { changes, clock } = this.#deps;
     const refused = this.#node(ino);
-    const refusedMs = clock.elapsedMs();
     this.#doubted.set(ino, push);
     const confirmed: Verdict | null =
       this.#refusedOnce.has(ino) && isDeepStrictEqual(this.#refusedOnce.get(ino), refused)
         ? { type: 'refused' }
-        : await changes.confirmed(this.#stopping.signal).then(
+        : await this.#deps.changes.confirmed(this.#stopping.signal).then(
             () => null,
             (error: unknown) => ({ type: 'unconfirmed', error }),
           );
@@ -59,7 +56,6 @@ export class Refusals {
     this.drop(ino);
     if (confirmed !== null) return confirmed;
     if (!isDeepStrictEqual(this.#node(ino), refused)) return { type: 'changed' };
-    if (clock.elapsedMs() - refusedMs <= RIGHT_AFTER_MS) return { type: 'refused' };
     this.#refusedOnce.set(ino, refused);
     return { type: 'again' };
   }
@@ -83,8 +79,4 @@ export class Refusals {
 export interface RefusalsDeps {
   readonly store: StoreReader;
   readonly changes: Pick<RemoteChanges, 'confirmed'>;
-  readonly clock: Clock;
 }
-
-/** The network is the same so short a time after it refused. */
-const RIGHT_AFTER_MS = 2_000;

@@ -313,8 +313,10 @@ export class SyncLoop {
       if (!(await this.#isOvertaken(push, signal))) {
         const outcome = await this.#pusher.push(push.action, signal);
         // To have found out what the last one did is no answer to the next one, where there is one.
-        if (push.action.type !== 'find-out' || !this.#isLeft(ino)) this.#unanswered.delete(ino);
-        this.#refusals.drop(ino);
+        if (push.action.type !== 'find-out' || !this.#isLeft(ino)) {
+          this.#unanswered.delete(ino);
+          this.#refusals.drop(ino);
+        }
         if (outcome !== 'unchanged') this.#deps.health.pushed();
         this.#agenda.succeeded(push, outcome);
       }

@@ -89,6 +89,7 @@ describe('a name that is refused because of one that is to leave it', () => {
     await answer('createFile', { type: 'answer' });
     await answer('list', { type: 'answer' });
     await answer('relocate', { type: 'refuse', status: 403 });
+    await answer('relocate', { type: 'refuse', status: 403 });
     expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['folder/Makefile']);
     world.service.auto = () => ({ type: 'answer' });
     await world.converge();

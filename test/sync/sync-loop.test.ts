@@ -402,6 +402,19 @@ describe('when things go wrong', () => {
       expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['bad']);
     });
 
+    test('a single refusal parks nothing, however soon the service accepts another request', async () => {
+      const world = new SyncWorld();
+      let refusals = 0;
+      world.write('/f', 'x');
+      world.service.auto = () => (refusals++ === 0 ? { type: 'refuse', status: 403 } : { type: 'answer' });
+      await pass(world, 10);
+
+      expect(refusals).toBeGreaterThan(1);
+      expect(world.sync.status()).toMatchObject({ pending: 0 });
+      expect(world.events.filter(({ type }) => type === 'parked')).toEqual([]);
+      expectEqualTrees(world);
+    });
+
     test('that was over before the service could be asked is repeated, and parks nothing', async () => {
       const world = new SyncWorld();
       const { service } = world;
@@ -452,8 +465,7 @@ describe('when things go wrong', () => {
       world.rename('/x', '/y');
       world.service.auto = (name) =>
         name.startsWith('relocate') ? { type: 'refuse', status: 403 } : { type: 'answer' };
-      world.clock.advance(SETTLE_MS + 1);
-      await world.quiet();
+      await world.settle();
       expect(world.sync.status().parked).toHaveLength(1);
       return world;
     }
@@ -479,7 +491,7 @@ describe('when things go wrong', () => {
         await world.quiet();
       }
       expect(world.sync.status().parked.map(({ path }) => path)).toEqual(['y']);
-      expect(world.service.requests.filter((name) => name.startsWith('relocate'))).toHaveLength(1);
+      expect(world.service.requests.filter((name) => name.startsWith('relocate'))).toHaveLength(2);
 
       world.service.auto = null;
       expect(world.sync.retry()).toBe(1);

@@ -223,8 +223,10 @@ describe('what the service answers', () => {
 
   test('a 413 parks the file with its bytes, and a retry continues the same version', async () => {
     const { world, file } = changed();
-    once(world, 'putVersionData', { type: 'refuse', status: 413 });
-    await world.quiet();
+    let refusals = 0;
+    world.service.auto = (asked) =>
+      asked.startsWith('putVersionData') && refusals++ < 2 ? { type: 'refuse', status: 413 } : { type: 'answer' };
+    await world.settle();
     expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'quota' }]);
     expect(world.bytesOf(world.node('/f'))).toBe(NEW);
 
