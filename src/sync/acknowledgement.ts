@@ -28,9 +28,9 @@ export interface AcknowledgementDeps {
   readonly intents: Intents;
   readonly onEvent: (event: SyncEvent) => void;
   readonly onTreeChange: OnTreeChange;
-  /** Another node than the one that is pushed has to be pushed now. */
+  /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
-  /** A draft is a version on the service, which did not say which one. */
+  /** A draft became a version on the service, and the response did not name the version. */
   readonly onNameless: (content: ContentId) => void;
   readonly clock: Clock;
   readonly log: Logger;
@@ -132,14 +132,15 @@ export class Acknowledgement {
     if (!node.remote) return [];
     const nowMs = clock.nowMs();
     const file = node.remote.resource;
-    // Made unheard, and found: that it was made here is seen only now. Renamed over another file, it is a save of that.
+    // A lost creation, found by intent recovery: only now is the file known to be ours. A later rename over another file counts as a save.
     const isFound = isOnly && node.remote.createdHereMs === null && node.remote.sizeBytes === null;
-    // Before the draft is the version: what lay under it is let go of then.
+    // Computed before the draft becomes a version: that releases the layers below it.
     const known = withoutTakeOver(tx, node, node.remote, content);
     const isOurs = verdict.type === 'ours';
     const copies: NodeRecord[] = [];
     if (verdict.under !== null) {
-      // Also where the file was deleted here meanwhile: nobody saw what ours went over, neither here nor who saved since.
+      // This also holds if the file was deleted here meanwhile: neither a user here nor the other client has seen the version that ours
+      // replaced.
       const { url, sizeBytes, lastModifiedMs } = verdict.under;
       const under = contents.versionContent(tx, url, file, sizeBytes);
       const shown = { ...node, local: node.local ?? this.#placeOf(tx, node.remote) };
@@ -147,7 +148,8 @@ export class Acknowledgement {
       copies.push(...this.#copy(tx, shown, copied, nowMs));
     }
     if (node.local === null && !isOurs) {
-      // Deleted here while it was sent, and saved by somebody since: it is theirs again, and comes back with its folder's next listing.
+      // The file was deleted here during the upload, and another client saved it since. The deletion is dropped, and the next listing of the
+      // folder shows the file again.
       listAnew(tx, node.remote.parent);
       removeNode(tx, node, nowMs);
       return copies;
@@ -160,9 +162,9 @@ export class Acknowledgement {
     }
     let adopted = content;
     if (!isOurs) adopted = contents.versionContent(tx, newest.url, file, newest.sizeBytes);
-    // Of what was deleted here the bytes may be those of a file that stays on this machine: they remain a draft, which the cache never gives up.
+    // The bytes of a file that was deleted here may also be those of a local-only file. They remain a draft, which is never evicted.
     else if (isDraft && node.local !== null) contents.adopt(tx, content, version, file);
-    // The bytes of another file's version (a conflicted copy): from now on they are this one's.
+    // The bytes were another file's version (a conflicted copy). This file gets a content of its own for its version.
     else adopted = contents.versionContent(tx, version, file, newest.sizeBytes);
 
     const remote = {
@@ -187,10 +189,10 @@ export class Acknowledgement {
   }
 
   /**
-   * Somebody's version is the newest, and what was sent is not what the file holds here by now. Theirs stays unknown until that is sent, as where a
-   * listing tells of it: taken for what it was made over, it would be buried without a word.
+   * Another client's version is the newest, and this file was changed here after the uploaded draft was frozen. The other version stays
+   * unknown until the present bytes are pushed, as after a listing: recorded as their base, it would be replaced without a conflicted copy.
    *
-   * @param kept ours in the history; null: it is not, and becomes a copy
+   * @param kept our version in the history; null: the history lacks it, and our bytes become a copy
    */
   #settleUnder(
     tx: Transaction,
@@ -217,7 +219,7 @@ export class Acknowledgement {
     return copies;
   }
 
-  /** Where what was deleted here would be. */
+  /** Where a node that was deleted here would be shown. */
   #placeOf(tx: Transaction, { parent, shownAs }: RemoteFacet): LocalFacet | null {
     const root = tx.get('node', ROOT_INODE)?.local;
     if (root == null) return null;
@@ -230,7 +232,7 @@ export class Acknowledgement {
     return { content, sizeBytes: this.#deps.contents.sizeOf(content), mtimeMs: nowMs, bytes: 'own' };
   }
 
-  /** A file beside `node` with the bytes that it does not show; it is made on the service like any new file. */
+  /** Makes a file beside `node` with the bytes that `node` does not show. It is pushed like any new file. */
   #copy(
     tx: Transaction,
     { local, kind, localOnly }: NodeRecord,
@@ -261,7 +263,7 @@ export class Acknowledgement {
   }
 }
 
-/** What a conflicted copy holds. */
+/** The content of a conflicted copy. */
 interface Copied {
   readonly content: ContentId;
   readonly sizeBytes: number;
@@ -269,7 +271,10 @@ interface Copied {
   readonly bytes: CopiedBytes;
 }
 
-/** What the file that took the resource over came with is pushed by now, or gone, unless it is what comes next. */
+/**
+ * The remote facet without `takenOverBy`, once the content that came with the take-over is pushed or gone. It stays while that content is the
+ * next one to push.
+ */
 function withoutTakeOver(
   store: StoreReader,
   { local }: NodeRecord,
@@ -281,5 +286,5 @@ function withoutTakeOver(
   return rest;
 }
 
-/** "Up to five historical versions are kept" (docs/service.md 13.7) beside the newest: a longer history does not count them all. */
+/** "Up to five historical versions are kept" (docs/service.md 13.7) beside the newest one. A history of this length may be incomplete. */
 const HISTORY_VERSIONS = 6;

@@ -17,10 +17,10 @@ export interface AgendaDeps
   readonly pushing: { readonly size: number; has(ino: Inode): boolean; starterFor(ino: Inode): Inode | null };
   /** Nodes that `cfs sync --wait` names skip the settle delay. */
   readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
-  /** There is something to decide about: a turn is to come. */
+  /** There are nodes to decide about: the loop has to run a turn. */
   readonly onWork: () => void;
   /** The running push of the node is void and has to be aborted. May be called again until it has ended. */
   readonly onVoid: (ino: Inode) => void;
-  /** Nothing could be decided about the node: it is parked, or put off by `failed`. */
+  /** The decision about a node failed. The callee parks the node, or puts it off by `failed`. */
   readonly onUndecided: (ino: Inode, error: unknown) => void;
 }

@@ -14,11 +14,11 @@ import { VersionPace } from './version-pace.ts';
 import { Waits } from './waits.ts';
 
 /**
- * Which dirty nodes are to be decided about and when, and what may be pushed now. It asks the plan and remembers what came of
- * it: a place in the queue, the moment until which a node settles or its failures put it off, whose push it waits for. In
- * memory only: after a start all that is dirty is decided about again.
+ * The push scheduler: which dirty nodes are planned when, and which may be pushed now. It calls the plan and keeps the result: a place in the
+ * queue, the end of a settle delay or of a back-off, or the node whose push has to end first. All of it is in memory: after a start, every
+ * dirty node is planned again.
  *
- * It pushes nothing. Whoever does takes from `ready` and tells of the end: `succeeded` or `failed`, then `ended`.
+ * It pushes nothing. The sync loop takes pushes from `ready` and reports their end: `succeeded` or `failed`, then `ended`.
  */
 export class Agenda {
   readonly #deps: AgendaDeps;
@@ -28,20 +28,20 @@ export class Agenda {
   readonly #pace: VersionPace;
   readonly #queue: PushQueue;
   readonly #waits = new Waits();
-  /** What is known for this turn (`decide`). */
+  /** Nodes whose wait chain is known to end, for this turn (`decide`). */
   readonly #ending = new Set<Inode>();
-  /** Folders that cannot go to the trash in one piece. */
+  /** Folders that cannot be moved to the trash whole. */
   readonly #splits = new Set<Inode>();
-  /** Records that changed since the index looked at them. */
+  /** Records that changed since the index read them. */
   readonly #stale = new Set<Inode>();
-  /** For whom it waits while it is put off, where the service refused it a name that another is to leave. */
+  /** Nodes that the service refused a name because of another node that is to leave it. They wait for that node during their back-off. */
   readonly #refused: RefusedNames;
-  /** Gone on the service, and open when that was found out last. */
+  /** Files that were deleted remotely and were open at the last look. */
   readonly #keptOpen = new Set<Inode>();
-  /** To be decided about in the next turn. */
+  /** To be planned in the next turn. */
   readonly #todo = new Set<Inode>();
   #sweepIsDue = false;
-  /** Whether `retryAtMs` was in the future when a push was to begin last. */
+  /** Whether `retryAtMs` was in the future when the last push was about to begin. */
   #isHeld = false;
 
   constructor(deps: AgendaDeps) {
@@ -74,13 +74,13 @@ export class Agenda {
     }
   }
 
-  /** A user changed the node: it settles. Cheap: to be called in the path of an operation. */
+  /** A user changed the node: its settle delay starts again. Cheap, because operations call it. */
   changed(ino: Inode): void {
     this.#stale.add(ino);
     this.#due.changed(ino);
   }
 
-  /** Decides about a node in the next turn, whatever it waits for in time. */
+  /** Plans a node in the next turn, without its settle delay or back-off. */
   reconsider(ino: Inode): void {
     this.#due.skip(ino);
     this.#index.refresh(ino);
@@ -88,7 +88,7 @@ export class Agenda {
     this.#deps.onWork();
   }
 
-  /** All that is dirty at this moment. */
+  /** All nodes that are dirty now. */
   *dirty(): Iterable<readonly [Inode, DirtyRecord]> {
     this.#refreshStale();
     for (const ino of this.#index.inos()) {
@@ -97,7 +97,7 @@ export class Agenda {
     }
   }
 
-  /** Decides about some of what is to be decided about. Never long. */
+  /** Plans some of the nodes that need it. The number is bounded, so that a turn stays short. */
   decideSome(): void {
     this.#ending.clear();
     this.#refreshStale();
@@ -114,7 +114,7 @@ export class Agenda {
     }
   }
 
-  /** What may be pushed now; it counts as begun when it is handed out. */
+  /** The push to begin now. It counts as begun when it is returned. */
   *ready(): Iterable<Push> {
     const { store, clock, health, pushing, intents, onWork, isPaused } = this.#deps;
     if (isPaused()) return;
@@ -122,12 +122,12 @@ export class Agenda {
     this.#isHeld = nowMs < health.retryAtMs;
     if (this.#isHeld) return;
     this.#ending.clear();
-    // What is left of the queue is for the next turn: a folder of thousands may have been deleted since it was put there.
+    // The rest of the queue waits for the next turn: a folder of thousands may have been deleted since it was queued.
     for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
       if (health.isProbing && this.#queue.running > 0) return;
       const next = this.#queue.take(health.isProbing ? 'probe' : 'flow');
       if (next === null) return;
-      // Since it was put there things may have changed.
+      // The state may have changed since the node was queued.
       const decision = this.#decideAgain(next.ino);
       if (decision?.type !== 'push' || pushing.has(decision.action.ino)) {
         this.#queue.ended(next.weight);
@@ -154,13 +154,13 @@ export class Agenda {
   }
 
   /**
-   * After a turn: asks for the next one, now or at the moment that something waits for.
-   * @returns whether nothing moves any more until then
+   * Ends a turn: asks for the next one, immediately or at the earliest moment that a node waits for.
+   * @returns whether nothing changes until then
    */
   rest(): boolean {
     if (this.#asksForTurn()) return false;
     this.#due.armNext();
-    // By what `ready` saw: the moment may have come since, and nobody else would ask for a turn.
+    // Uses the result of `ready`, not the clock: if the moment has passed meanwhile, no other timer would start a turn.
     if (this.#queue.size > 0 && this.#isHeld && !this.#deps.isPaused()) this.#due.arm(this.#deps.health.retryAtMs);
     if (this.#queue.running > 0 || this.#queue.size > 0) return false;
     if (!this.#sweepIsDue) return true;
@@ -169,7 +169,7 @@ export class Agenda {
     return !this.#asksForTurn();
   }
 
-  /** The push was carried out, or was found to be none (`Pusher`). */
+  /** The push was carried out, or turned out to be unnecessary (`Pusher`). */
   succeeded(push: Push, outcome: 'done' | 'split' | 'unchanged'): void {
     const { store, clock, intents, log } = this.#deps;
     const { action, before } = push;
@@ -178,44 +178,47 @@ export class Agenda {
     if (type === 'upload' && outcome === 'done') this.#pace.note(ino);
     this.#due.pushed(action, clock.elapsedMs() - push.startedMs);
     const node = store.get('node', ino);
-    // By what they say: a record that is read anew is another object.
+    // Compares by value: a record that is read again is another object.
     const isSameNode = isDeepStrictEqual(node, before.node);
     const isSame = isSameNode && isDeepStrictEqual(intents.ownedBy(ino), before.intent);
-    // Made, and not there when its bytes came: once more, but not at once for as long as that is so.
+    // Created, but deleted remotely before its bytes arrived. Repeated with a back-off, because it may happen again.
     const isLostAgain =
       (type === 'create-file' || type === 'create-folder') && node?.local != null && node.remote === null;
     if ((isSame && !this.#splits.has(ino)) || isLostAgain) {
-      // Nothing came of it (somebody else was faster, mostly): not again at once.
+      // The push had no effect, usually because another client was faster. Repeated with a back-off.
       log.debug({ ino, action: type }, 'push changed nothing');
       this.#due.failed(ino, null);
     } else if (type !== 'find-out' || !isSameNode) {
-      // To have found out that nothing happened is no success: what fails next fails once more.
+      // A recovery that found no effect is no success: the count of failures goes on.
       this.#due.succeeded(ino);
     }
   }
 
-  /** The node's push failed and is tried again after a pause. `afterMs`: what the service asked for. */
+  /** The node's push failed and is repeated after a pause. `afterMs`: the pause that the service requested. */
   failed(ino: Inode, afterMs: number | null): void {
     this.#due.failed(ino, afterMs);
   }
 
-  /** The service refused its name, or one that it takes for the same, to another: for that one it is as if it had the very name. */
+  /**
+   * The service refused `asker` a name because of `ino`, whose name it takes for the same one. `asker` waits as if `ino` had exactly that
+   * name.
+   */
   inTheWay(ino: Inode, asker: Inode, place: Place): void {
     this.#refused.refused(asker, place, ino);
   }
 
-  /** What is to be pushed of the node has nowhere to go, and it stays for as long as it is open: tried again after pauses. */
+  /** The file was deleted remotely, so its changes have no target, and it is kept while it is open. Its push is repeated with a back-off. */
   keptOpen(ino: Inode): void {
     this.#keptOpen.add(ino);
   }
 
-  /** The push is over, whatever its outcome: its place is free. @param owner the node that it was for in the end */
+  /** The push has ended, with any outcome. Its place in the queue is free. @param owner the node that the push was for at its end */
   ended(push: Push, owner: Inode): void {
     this.#queue.ended(push.weight);
     this.settled(push, owner);
   }
 
-  /** The push is over and its outcome known: decides again about its node, and about all nodes that waited for it. */
+  /** The push has ended with a known outcome. Plans its node again, and all nodes that waited for it. */
   settled({ action, asker, before }: Push, owner: Inode): void {
     const { ino } = action;
     this.#sweepIsDue = true;
@@ -227,8 +230,8 @@ export class Agenda {
   }
 
   /**
-   * What keeps a node from being pushed for as long as nobody acts; null when it is on its way.
-   * @param found what was found of others already, in the same look at everything
+   * What blocks the push of a node until a person acts or a file is closed; null if nothing does.
+   * @param found the blockers of other nodes, found in the same pass
    */
   blockerOf(ino: Inode, found: Map<Inode, Blocker | null>): Blocker | null {
     if (found.size === 0) this.#ending.clear();
@@ -252,22 +255,22 @@ export class Agenda {
     return blocker;
   }
 
-  /** When the node may be pushed, of `elapsedMs`; in the past for one that waits for no moment. */
+  /** When the node may be pushed, by `elapsedMs`. In the past if it has no settle delay. */
   dueMs(ino: Inode): number {
     return this.#view.settledMs(ino);
   }
 
-  /** How often in a row the node's push failed. */
+  /** Consecutive failures of the node's push. */
   failuresOf(ino: Inode): number {
     return this.#due.failuresOf(ino);
   }
 
-  /** How often a push was put off since the start. */
+  /** Failed pushes that were put off, since the start. */
   get postponed(): number {
     return this.#due.postponed;
   }
 
-  /** Asks for no turn any more because of a moment. */
+  /** Cancels the timers: no moment starts a turn any more. */
   stop(): void {
     this.#due.stop();
   }
@@ -316,16 +319,16 @@ export class Agenda {
     }
   }
 
-  /** A wait that closes a ring of those that wait for each other: one of them may have to give way, and all of them decided before. */
+  /** If this wait closes a cycle of waiting nodes, plans all of them again: one of them may have to get a temporary name. */
   #closeRing(ino: Inode): void {
     const ring = this.#waits.ringOf(ino);
     if (ring.length === 0) return;
-    // Found before it was closed: that what they wait for comes to an end.
+    // These wait chains were found to end before the cycle existed.
     this.#ending.clear();
     for (const other of ring) if (other !== ino) this.#todo.add(other);
   }
 
-  /** For whom it waits; or what it is that keeps it. */
+  /** The node that this one waits for, or what blocks this one. */
   #next(ino: Inode): Inode | Blocker | null {
     if (this.#deps.store.get('dirty', ino)?.parked) return { ino, why: 'parked' };
     if (this.#keptOpen.has(ino) && this.#deps.isOpen(ino)) return { ino, why: 'open' };
@@ -333,7 +336,7 @@ export class Agenda {
     if (decision?.type === 'open') return { ino, why: 'open' };
     if (decision?.type === 'settle') {
       const other = ifSound(() => leavingHolder(ino, this.#view)) ?? null;
-      // Deleted and open, that one gives way when this one is tried again.
+      // A deleted file that is open leaves its name when this node is tried again.
       return other !== null && this.#isOpenAndDeleted(other) ? null : other;
     }
     return decision?.type === 'wait' ? decision.for : null;
@@ -344,7 +347,7 @@ export class Agenda {
     return soundNode(store, ino)?.local === null && isOpen(ino);
   }
 
-  /** null where that failed: it is decided about in the next turn, which tells why. */
+  /** null if planning failed: the next turn plans the node again and reports the cause. */
   #decideAgain(ino: Inode): Decision | null {
     try {
       return this.#decide(ino);
@@ -353,7 +356,7 @@ export class Agenda {
     }
   }
 
-  /** A damaged row, a full disk, or our mistake: one node's trouble does not end the sync of the others. */
+  /** Planning failed: a damaged row, a full disk, or our bug. Only this node is affected. */
   #undecided(ino: Inode, error: unknown): void {
     this.#ending.clear();
     this.#deps.onUndecided(ino, error);
@@ -366,14 +369,14 @@ export class Agenda {
       if (this.#index.refresh(ino).changed) this.#ending.clear();
       decision = decide(ino, this.#view, this.#ending);
       if (decision.type !== 'wait' || this.#deps.pushing.has(decision.for)) break;
-      // Its record may have changed without a word to us (a merge; a resource that was taken over): then decide again.
+      // That node's record may have changed without a notice (a merge; a resource that was taken over). If so, plan again.
       if (!this.#index.refresh(decision.for).changed) break;
       this.#ending.clear();
     }
     return decision;
   }
 
-  /** The bytes of `heir` become the next version of the file that `from` was: the one step that needs no push. */
+  /** The bytes of `heir` become the next version of the file that `from` was. This is the only step that needs no request. */
   #inherit(heir: Inode, from: Inode): void {
     this.#ending.clear();
     const { store, clock } = this.#deps;
@@ -402,10 +405,7 @@ export class Agenda {
     this.#wakeWaiters(folder);
   }
 
-  /**
-   * Nothing is under way any more: looks after what changed without a word to us. A merge may have cleaned what others wait
-   * for.
-   */
+  /** No push is running. Plans nodes again that changed without a notice: a merge may have made nodes clean for which others wait. */
   #sweep(): void {
     for (const [ino, { parked }] of this.#deps.store.all('dirty')) {
       if (parked !== null || this.#due.isWaiting(ino)) continue;
@@ -419,7 +419,7 @@ export class Agenda {
     this.#asksForTurn();
   }
 
-  /** @returns whether there is something to decide about */
+  /** @returns whether there are nodes to plan */
   #asksForTurn(): boolean {
     if (this.#todo.size === 0) return false;
     this.#deps.onWork();
@@ -440,5 +440,5 @@ export class Agenda {
   }
 }
 
-/** So that no turn takes longer than a millisecond or two. */
+/** Bounds a turn to one or two milliseconds. */
 const DECISIONS_PER_TURN = 200;

@@ -21,7 +21,7 @@ export class DirtyIndex {
   readonly #intents: Intents;
   readonly #entries = new Map<Inode, readonly RemotePlace[]>();
   readonly #byFolder = new Map<Inode, Map<string, Set<Inode>>>();
-  /** Contents, and the remote files to which some of these belong as versions. */
+  /** Contents, and remote files of which some contents are versions. */
   readonly #needed = new Map<Inode, readonly (ContentId | ResourceUrl)[]>();
   readonly #neededBy = new Map<ContentId | ResourceUrl, Set<Inode>>();
   readonly #unreadable = new Set<Inode>();
@@ -79,7 +79,7 @@ export class DirtyIndex {
     for (const inos of this.#byFolder.get(folder)?.values() ?? []) yield* inos;
   }
 
-  /** A node that is to be pushed and whose bytes are in this content or a version of this file, or in a draft over it. */
+  /** A dirty node that needs this content, a version of this file, or a draft over either for its push; null for none. */
   whoNeeds(bytes: ContentId | ResourceUrl): Inode | null {
     for (const ino of this.#neededBy.get(bytes) ?? []) return ino;
     return null;

@@ -47,10 +47,10 @@ export class Discarding {
 
   /**
    * Discards the changes that `preview` listed, all or nothing. No push of them may be running. Creations and moves whose response was lost
-   * are still found out, and undone. Uploads that may have taken effect are abandoned: their versions are ours.
-   * @returns what the kernel has to forget
-   * @throws UsageError where a deletion may have taken effect: what is shown again here could be gone there. Not where a person has been told
-   * that this cannot be found out
+   * are still recovered, and then undone. Uploads that may have taken effect are abandoned: their versions are ours.
+   * @returns the entries that the kernel has to forget
+   * @throws UsageError if a deletion may have taken effect: a file that is shown again here could be deleted on the service. Not if the
+   *   deletion is parked: then a person has been informed that its outcome is unknown
    */
   discard(inos: readonly Inode[]): readonly TreeInvalidation[] {
     const { store, intents } = this.#deps;
@@ -136,7 +136,7 @@ export class Discarding {
       };
       if (node.kind === 'folder') writeNode(tx, node, { ...node, local }, nowMs);
       else {
-        // A program that has the deleted file open keeps it: a file without a name, and not this one.
+        // A program that has the deleted file open keeps it as a file without a name. The revived file is another node.
         const revived = newInode(tx);
         removeNode(tx, node, nowMs);
         writeNode(tx, undefined, { ...node, ino: revived, local }, nowMs);
@@ -174,9 +174,9 @@ export class Discarding {
     if (!node?.local || node.remote === null) return;
     const { remote } = node;
     this.#revive(tx, remote.parent, forget);
-    // The folder may have been deleted elsewhere meanwhile: the next listing has its place.
+    // The folder may have been deleted remotely meanwhile. Then the node goes to the root until the next listing moves it.
     const home = tx.get('node', remote.parent)?.local == null ? ROOT_INODE : remote.parent;
-    // Its folder is inside it by now: the folder goes back first.
+    // The folder is now inside this node: it goes back first.
     for (let at = home, depth = 0; isWithin(tx, home, ino) && depth < DEPTH_MAX; depth++) {
       const above = tx.get('node', at);
       if (!above?.local || above.remote === null || at === ino) break;

@@ -6,13 +6,13 @@ import type { ContentId, Extent } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { ParkedError } from './failure.ts';
 
-/** Fetches what is not here of a version, so that a draft over it can be sent. @throws ApiError 404 when it is gone */
+/** Fetches the missing bytes of a version, so that a draft over it can be sent. @throws ApiError 404 when the version is gone */
 export type Complete = (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;
 
 const COMPLETIONS_MAX = 8;
 const LOOK_BYTES = 4 * 1024 * 1024;
 
-/** What is sent of a frozen draft. */
+/** The body of an upload: the bytes of a frozen draft. */
 export class DraftBody {
   readonly #contents: Contents;
   readonly #complete: Complete;
@@ -23,16 +23,16 @@ export class DraftBody {
   }
 
   /**
-   * What is sent: stretches of local files and small bytes, never the whole in memory. What is missing of a base is fetched
-   * first: a version that no more than names its base cannot be sent.
+   * The body as ranges of local files and small byte sequences, never whole in memory. Missing bytes of a base are fetched first: the service
+   * accepts no version that only refers to its base.
    *
-   * Nothing is sent before it would survive a power cut. What the service has is clean here, as a draft or as a version that this run
-   * adopted, and believed: bytes that are lost then would be read as zeros, and sent as such with the next change.
+   * The body is synced before it is sent. Uploaded bytes are clean and trusted here, as a draft or as a version that this process adopted. If
+   * a power cut lost them, reads would return zeros, and the next change would send those zeros.
    */
   async of(content: ContentId, extent: Extent, signal: AbortSignal): Promise<readonly BodyPiece[]> {
     const contents = this.#contents;
     await unlessAborted(contents.syncFile(content), signal);
-    // The first look at a block after a start compares it with its mark: not all of a large file in one turn.
+    // The first read of a block after a start compares it with its checksum. A large file is read in several turns.
     for (let at = extent.start; extent.end - at > LOOK_BYTES; at += LOOK_BYTES) {
       contents.pieces(content, { start: at, end: at + LOOK_BYTES });
       await nextTurn();

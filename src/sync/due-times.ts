@@ -4,19 +4,19 @@ import type { Inode } from '../base/vocabulary.ts';
 import type { Action } from './plan.ts';
 
 /**
- * When each node is to be decided about: after its settle time, after a pause that grows with its failures, or at a moment
- * that the plan named. One timer, set to the next of them. All moments are of `elapsedMs`.
+ * When each node is planned: after its settle delay, after a back-off, or at a moment that the plan named. One timer is set to the earliest
+ * of them. All moments are by `elapsedMs`.
  */
 export class DueTimes {
   readonly #clock: Clock;
   readonly #settleMs: number;
   readonly #onDue: () => void;
-  /** Changed a moment ago; the settle time is the same for all, so the order of insertion is that of the moments. */
+  /** Nodes in their settle delay. The delay is the same for all, so that the order of insertion is the order of the moments. */
   readonly #settling = new Map<Inode, number>();
   readonly #delayed = new Map<Inode, number>();
   readonly #changedMs = new Map<Inode, number>();
   readonly #failures = new Map<Inode, number>();
-  /** How long the last upload of a file took, where that is longer than the settle time; latest last. */
+  /** Duration of the last upload of a file, if it exceeds the settle delay; latest last. */
   readonly #uploadMs = new Map<Inode, number>();
   #postponed = 0;
   #timer: { readonly dueMs: number; readonly cancel: () => void } | null = null;
@@ -27,7 +27,7 @@ export class DueTimes {
     this.#onDue = deps.onDue;
   }
 
-  /** A user changed the node: its settle time begins anew. */
+  /** A user changed the node: its settle delay starts again. */
   changed(ino: Inode): void {
     const nowMs = this.#clock.elapsedMs();
     this.#changedMs.set(ino, nowMs);
@@ -41,7 +41,7 @@ export class DueTimes {
     this.arm(untilMs);
   }
 
-  /** A push failed, or changed nothing. `afterMs`: what the service asked for. */
+  /** A push failed, or had no effect. `afterMs`: the pause that the service requested. */
   failed(ino: Inode, afterMs: number | null): void {
     const failures = this.failuresOf(ino) + 1;
     this.#failures.set(ino, failures);
@@ -50,14 +50,14 @@ export class DueTimes {
     this.delay(ino, this.#clock.elapsedMs() + pauseMs);
   }
 
-  /** How often a push was put off since the start. */
+  /** Failed pushes that were put off, since the start. */
   get postponed(): number {
     return this.#postponed;
   }
 
   /**
-   * A push took so long. A file settles for as long as its last upload took: what is saved every few seconds and takes half a
-   * minute to upload would be uploaded all the time.
+   * Records the duration of a push. A file settles for at least as long as its last upload took. Otherwise a file that is saved every few
+   * seconds and takes half a minute to upload would be uploaded without a break.
    */
   pushed({ type, ino }: Action, tookMs: number): void {
     if (type !== 'upload' && type !== 'create-file') return;
@@ -75,7 +75,7 @@ export class DueTimes {
     return this.#failures.get(ino) ?? 0;
   }
 
-  /** The node is not to wait any more. */
+  /** Ends the node's settle delay and back-off. */
   skip(ino: Inode): void {
     this.#settling.delete(ino);
     this.#delayed.delete(ino);
@@ -88,7 +88,7 @@ export class DueTimes {
     this.#failures.delete(ino);
   }
 
-  /** The end of the node's settle time; 0 when it was not changed since the start. */
+  /** The end of the node's settle delay; 0 if it was not changed since the start. */
   settledMs(ino: Inode): number {
     const changedMs = this.#changedMs.get(ino);
     return changedMs === undefined ? 0 : changedMs + Math.max(this.#settleMs, this.#uploadMs.get(ino) ?? 0);
@@ -100,7 +100,7 @@ export class DueTimes {
     return changedMs === undefined ? 0 : changedMs + this.#settleMs;
   }
 
-  /** Until when it is not tried again because of its failures; 0 for none. */
+  /** The end of the node's back-off; 0 if it has none. */
   triedMs(ino: Inode): number {
     return this.#failures.has(ino) ? (this.#delayed.get(ino) ?? 0) : 0;
   }
@@ -109,7 +109,7 @@ export class DueTimes {
     return this.#settling.has(ino) || this.#delayed.has(ino);
   }
 
-  /** Takes out those whose moment has come. */
+  /** Removes and returns the nodes whose moment has come. */
   takeDue(): Inode[] {
     const nowMs = this.#clock.elapsedMs();
     const due: Inode[] = [];
@@ -126,7 +126,7 @@ export class DueTimes {
     return due;
   }
 
-  /** Makes sure that `onDue` is called by then. */
+  /** Guarantees a call of `onDue` at `dueMs` or earlier. */
   arm(dueMs: number): void {
     if (this.#timer !== null && this.#timer.dueMs <= dueMs) return;
     this.#timer?.cancel();
@@ -149,13 +149,13 @@ export class DueTimes {
 
   stop(): void {
     this.#timer?.cancel();
-    // Never again: `arm` leaves an earlier timer alone.
+    // An earliest possible moment that never fires: `arm` keeps an earlier timer, so that no timer is set any more.
     this.#timer = { dueMs: Number.NEGATIVE_INFINITY, cancel: () => {} };
   }
 }
 
-/** What an upload took extends the settle time up to this; a longer `--settle` stays. */
+/** Upper bound of a settle delay that a long upload extends. A longer `--settle` is not shortened. */
 const SETTLE_MS_MAX = 60_000;
-/** Files of which it is remembered. */
+/** Number of files whose upload duration is kept. */
 const UPLOADS_MAX = 1_000;
 const PUSH_BACKOFF = { firstMs: 1_500, maxMs: 300_000 };

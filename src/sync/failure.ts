@@ -10,11 +10,11 @@ import {
 } from '../base/errors.ts';
 import type { ParkReason } from '../store/tables.ts';
 
-/** What a failed push means for it and for the others. */
+/** What a failed push means for its node and for the other pushes. */
 export type Failure =
-  /** No answer: nothing is sent until one push got through again. */
+  /** No response: nothing is sent until a push succeeds again. */
   | { readonly type: 'offline'; readonly detail: string }
-  /** The login was refused: nothing is sent until somebody signed in again. */
+  /** The sign-in was rejected: nothing is sent until the user signs in again. */
   | { readonly type: 'sign-in'; readonly detail: string }
   /** Try again after a while. */
   | {
@@ -22,17 +22,17 @@ export type Failure =
       readonly detail: string;
       readonly afterMs: number | null;
       /**
-       * Of whom it speaks: `this` push only, or the `service` as a whole, which asked for a pause. An `error` of the service may be either: the
-       * service's, where push after push gets one.
+       * What the failure concerns: only `this` push, or the `service` as a whole, which requested a pause. An `error` of the service may be
+       * either: if consecutive pushes get one, it concerns the service.
        */
       readonly trouble: 'this' | 'error' | 'service';
     }
-  /** A retry cannot help. `isRefusal`: an HTTP answer says so, from the service or from something in front of it. */
+  /** A retry cannot help. `isRefusal`: the cause is an HTTP response, from the service or from a proxy in front of it. */
   | { readonly type: 'park'; readonly reason: ParkReason; readonly detail: string; readonly isRefusal: boolean }
   /** We stopped it ourselves. */
   | { readonly type: 'stopped' };
 
-/** A push that cannot go on, for a reason that trying again does not cure. */
+/** A push failed for a reason that a retry does not remove. */
 export class ParkedError extends Error {
   override readonly name = 'ParkedError';
   readonly reason: ParkReason;
@@ -57,7 +57,7 @@ export function failureOf(error: unknown): Failure {
   if (error instanceof TransportError) return { type: 'offline', detail };
   if (error instanceof SignInError) return { type: 'sign-in', detail };
   if (error instanceof ApiError) {
-    // 401 after the one renewal that the transport tries by itself.
+    // A 401 after the transport has renewed the token once.
     if (error.status === 401) return { type: 'sign-in', detail };
     if (isPassing(error)) {
       const trouble = error.status === 429 || error.status === 503 ? 'service' : 'error';
@@ -74,7 +74,7 @@ export function failureOf(error: unknown): Failure {
       : { type: 'park', reason: 'local-damage', detail, isRefusal: false };
   }
   if (error instanceof FsError) {
-    // From completing a draft over its base (`complete`): what is missing cannot be had (any more), or the line is down.
+    // From completing a draft over its base (`complete`): the missing bytes do not exist any more, or the service is unreachable.
     if (error.errno === 'ESTALE') return { type: 'park', reason: 'base-lost', detail, isRefusal: true };
     if (error.errno === 'ETIMEDOUT') return { type: 'offline', detail };
     if (error.errno === 'EIO') return { type: 'park', reason: 'local-damage', detail, isRefusal: false };
@@ -85,7 +85,7 @@ export function failureOf(error: unknown): Failure {
   return { type: 'retry', detail, afterMs: null, trouble: 'this' };
 }
 
-/** Something else has to happen first; tried again after a while. */
+/** The push has to wait for another change first. It is repeated after a pause. */
 export class PostponedError extends Error {
   override readonly name = 'PostponedError';
 }
