@@ -4,17 +4,17 @@ import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { soundNode } from '../store/node-table.ts';
 import type { DirtyRecord, StoreReader } from '../store/tables.ts';
 
-/** The state of what is dirty, from bad to worse. */
+/** The states of dirty nodes, from the mildest to the worst. */
 export type DirtyState = 'pending' | 'pushing' | `parked:${string}`;
 
 /** Dirty nodes visited in one turn of the event loop. */
 const NODES_PER_TURN = 250;
-/** What was computed stays in use for so many times as long as it took: many dirty nodes must not cost a reader each time. */
+/** A computed result is used for this many times its cost, so that many dirty nodes do not burden each reader. */
 const AGE_PER_COST = 20;
 
 /**
- * The worst state below each folder, from the dirty nodes. Computed when it is asked for: nothing is written per push, and without
- * dirty nodes there is nothing to do. With very many it may lag behind by some seconds.
+ * The worst state below each folder. Computed from the dirty nodes on request: pushes write nothing for it, and without dirty nodes there is
+ * no work. With very many dirty nodes the result may be some seconds old.
  */
 export class FolderStates {
   readonly #deps: FolderStatesDeps;
@@ -34,7 +34,7 @@ export class FolderStates {
     this.#isStale = true;
   }
 
-  /** null: nothing below the folder is dirty. */
+  /** null: no node below the folder is dirty. */
   worstBelow(folder: Inode): DirtyState | null | Promise<DirtyState | null> {
     if (this.#deps.dirty()[Symbol.iterator]().next().done === true) return null;
     const { clock } = this.#deps;
@@ -57,7 +57,7 @@ export class FolderStates {
       const state = stateOfDirty(record, isPushing(ino));
       const node = soundNode(store, ino);
       let at = node?.local?.parent ?? node?.remote?.parent;
-      // Above a folder with a state as bad, all folders have one as bad.
+      // If a folder already has a state that is as bad, so have all folders above it.
       for (let deep = 0; at !== undefined && deep < DEEP_MAX && isWorse(state, worst.get(at)); deep++) {
         worst.set(at, state);
         if (at === ROOT_INODE) break;
@@ -83,7 +83,7 @@ export function stateOfDirty({ parked }: DirtyRecord, isPushing: boolean): Dirty
   return parked === null ? 'pending' : `parked:${parked.reason}`;
 }
 
-/** Of two states; the first of two that are equally bad stays. */
+/** Whether `state` is worse. Of two equal states, the first one stays. */
 export function isWorse(state: DirtyState, than: DirtyState | undefined | null): boolean {
   return rankOf(state) > (than == null ? 0 : rankOf(than));
 }
@@ -93,5 +93,5 @@ function rankOf(state: DirtyState): number {
   return state === 'pushing' ? 2 : 3;
 }
 
-/** Damaged records may form a loop. */
+/** Bounds the way up: damaged records may form a loop. */
 const DEEP_MAX = 4096;

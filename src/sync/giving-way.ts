@@ -10,8 +10,8 @@ import type { RemoteNaming } from './remote-naming.ts';
 import { PATH_NAMES_MAX } from './sync-event.ts';
 
 /**
- * Two folders that were moved into each other, one here, the other elsewhere: the service, which heard of theirs first, refuses
- * ours. Ours gives way. Neither folder loses anything, and both machines show the same.
+ * Crossed moves: two folders were moved into each other, one here and one on another client. The service got the other move first and refuses
+ * ours. Ours is undone. Both folders keep their contents, and both machines show the same tree.
  */
 export class GivingWay {
   readonly #deps: GivingWayDeps;
@@ -21,8 +21,8 @@ export class GivingWay {
   }
 
   /**
-   * Whether the service has `target` in `resource` by now, so that `resource` can never go there: the folders from the one to
-   * the other, both included; null when it is not so.
+   * The remote folders from `target` up to `resource`, both included, if the service has `target` inside `resource`: then `resource` can
+   * never be moved there. Otherwise null.
    */
   async wayInside(
     target: ResourceUrl,
@@ -38,7 +38,10 @@ export class GivingWay {
     return null;
   }
 
-  /** Null above what may be looked at: a shared folder tells of its owner's, and the topmost of what is no folder. */
+  /**
+   * null above the last folder that this user can read: a shared folder names a folder of its owner, and the topmost folder a resource that
+   * is no folder.
+   */
   async #parentOf(folder: ResourceUrl, signal: AbortSignal): Promise<ResourceUrl | null> {
     try {
       return (await this.#deps.changes.resource(folder, 'folder', signal))?.parent ?? null;
@@ -49,8 +52,8 @@ export class GivingWay {
   }
 
   /**
-   * The folder is back where the service has it, or as near to that as users can see; what lies in it there is asked for when it
-   * is looked at. Never to a folder that the service has in it (`inside`), whatever we thought.
+   * Puts the folder back to its remote place, or as near to it as possible. Its remote entries are listed again on the next access. The new
+   * parent is never a folder of `inside`, which the service has inside this folder, even if our record says otherwise.
    */
   undoMove(ino: Inode, inside: ReadonlySet<ResourceUrl>): void {
     const { store, naming, clock, onTreeChange } = this.#deps;
@@ -58,7 +61,7 @@ export class GivingWay {
       const node = tx.get('node', ino);
       if (!node?.local || !node.remote) return [];
       const { local, remote } = node;
-      // Deleted here, or in this one, here or there: then the one above it.
+      // Skips parents that are deleted or that are inside this folder, here or on the service; then the next folder above is tried.
       let parent = ROOT_INODE;
       for (const at of upwards(tx, remote.parent, 'there')) {
         if (

@@ -8,9 +8,9 @@ import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 
 /**
- * The look into a folder that is about to be deleted whole, and into every folder below it: nothing must go with it that
- * somebody else put there and that was never shown here. No listing tells of more than one folder, so it takes one request for
- * each; some go at a time, because the time between the first of them and the deletion is time in which others may come.
+ * Checks a folder, and every folder below it, right before it is deleted whole: the deletion must not include entries of other clients that
+ * were never shown here. A listing covers one folder, so that each folder costs a request. Several requests run in parallel, because other
+ * clients may add entries between the first of them and the deletion.
  */
 export class LastLook {
   readonly #deps: LastLookDeps;
@@ -20,8 +20,8 @@ export class LastLook {
   }
 
   /**
-   * Whether the service has nothing in the folder but what was deleted here. What somebody else changed since is theirs
-   * again: its tombstone goes, and the next listing brings it back.
+   * Whether the remote folder holds only nodes that were deleted here. If another client changed one of them since, its tombstone is removed,
+   * and the next listing shows it again.
    */
   async holdsOnly(folder: NodeRecord, below: readonly Inode[], signal: AbortSignal): Promise<boolean> {
     const { store } = this.#deps;
@@ -43,10 +43,10 @@ export class LastLook {
       }
     };
     const looking = Array.from({ length: Math.min(LISTINGS_AT_ONCE_MAX, resources.length) }, look);
-    // None goes on behind the back of whoever hears of a failure.
+    // All requests have to end before the failure is reported: none continues in the background.
     for (const end of await Promise.allSettled(looking)) if (end.status === 'rejected') throw end.reason;
     if (onlyOurs || below.length > 0) return onlyOurs;
-    // Nothing of ours is left in it, something of theirs is: the folder comes back with their next listing.
+    // The folder holds entries of other clients only. The next listing of its parent shows it again.
     store.transact((tx) => {
       const node = tx.get('node', folder.ino);
       if (node?.remote && node.local === null) {
@@ -58,8 +58,9 @@ export class LastLook {
   }
 
   /**
-   * As `holdsOnly`, for a file that is deleted by itself: asked for right before, because a listing may be as old as this machine was away.
-   * @returns whether it is as it was deleted here, or gone
+   * As `holdsOnly`, for a single file. Asked right before the deletion, because the last listing may be as old as the time that this machine
+   * was offline.
+   * @returns whether the file is unchanged since it was deleted here, or is deleted remotely as well
    */
   async isAsDeleted(file: NodeRecord, remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
     const { store, changes, clock } = this.#deps;
@@ -109,7 +110,7 @@ export interface LastLookDeps {
   readonly clock: Clock;
 }
 
-/** As many as there are connections for documents, but one for who asks meanwhile. */
+/** The number of connections for documents, less one that stays free for other requests. */
 const LISTINGS_AT_ONCE_MAX = 7;
 
 function isChangedSince(node: NodeRecord, entry: RemoteEntry): boolean {

@@ -54,7 +54,7 @@ export class MadeHere {
     const ask = async (): Promise<void> => {
       for (let next = now.shift(); next !== undefined; next = now.shift()) {
         if (signal.aborted || contents.overBudgetBytes() === 0) return;
-        // Whatever the answer is, the next request follows after the next start at the earliest.
+        // Asked once per process, whatever the answer is.
         this.#nameless.delete(next);
         try {
           await this.#name(next, signal);

@@ -1,6 +1,6 @@
 /**
- * What the service is told a new file holds, by its name's extension: it shows previews by it and makes small images of
- * `image/jpeg` only (docs/service.md 6.6). What is not here is left to the service.
+ * The media type of a new file, by the extension of its name. The service offers previews by it, and makes thumbnails of `image/jpeg` only
+ * (docs/service.md 6.6). The service decides about other extensions.
  */
 const MEDIA_TYPES: ReadonlyMap<string, string> = new Map([
   ['csv', 'text/csv'],
@@ -26,7 +26,7 @@ const MEDIA_TYPES: ReadonlyMap<string, string> = new Map([
   ['zip', 'application/zip'],
 ]);
 
-/** A symlink is unknown to the service: it is kept as a file of this type whose bytes are the target. */
+/** The service has no symlinks. A symlink is stored as a file of this type, whose bytes are its target. */
 export const SYMLINK_MEDIA_TYPE = 'inode/symlink';
 
 const UNKNOWN_MEDIA_TYPE = 'application/octet-stream';

@@ -12,7 +12,7 @@ import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone } from
 import type { RemoteChanges } from './remote-changes.ts';
 import type { OnTreeChange } from './remote-naming.ts';
 
-/** Writes down what came of a push of names, whether its answer came or it was found out: in one record with the end of its intent. */
+/** Stores the outcome of a push of names, known from its response or by intent recovery, in the same record that ends the intent. */
 export class NameOutcome {
   readonly #deps: NameOutcomeDeps;
 
@@ -21,10 +21,10 @@ export class NameOutcome {
   }
 
   /**
-   * A resource was created for `ino`, or was found where one was to be created.
+   * A resource was created for `ino`, or one was found at the requested place.
    *
    * @param how a resource that was only found may be another client's, which has filled it or is about to
-   * @returns the node that has it now
+   * @returns the node that has the resource now
    */
   created(
     id: IntentId,
@@ -57,10 +57,10 @@ export class NameOutcome {
     });
   }
 
-  /** The resource was deleted, or found to have been, with the tombstones `below` it. */
+  /** The resource was deleted, or was found deleted, together with the tombstones `below` it. */
   deleted(id: IntentId, resource: ResourceUrl, below: readonly Inode[]): void {
     const { store, intents, clock, index } = this.#deps;
-    // The deepest first: what a crash leaves of it is still below the folder whose deletion is then found out.
+    // The deepest first: after a crash, the remaining tombstones are still below the folder whose deletion is recovered.
     const inside = [...below].reverse();
     for (let at = 0; at < inside.length; at += NODES_PER_RECORD) {
       const some = inside.slice(at, at + NODES_PER_RECORD);
@@ -80,10 +80,10 @@ export class NameOutcome {
   }
 
   /**
-   * The resource's own address was 404, which any gateway in front of the service can say. A listing of its folder that lacks the resource
-   * proves it, or a folder that is gone itself.
+   * Confirms a 404 of the resource, which any gateway in front of the service can produce. A deletion is proved by a listing of its folder
+   * that lacks the resource, or by a folder that is itself deleted.
    *
-   * @throws PostponedError where the folder lists the resource, or cannot be listed: the push waits
+   * @throws PostponedError if the folder lists the resource, or cannot be listed: the push waits
    */
   async mustBeGone(resource: ResourceUrl, signal: AbortSignal, depth = 0): Promise<void> {
     const { store, changes } = this.#deps;
@@ -104,7 +104,7 @@ export class NameOutcome {
     if (entries.some(({ url }) => url === resource)) throw doubt();
   }
 
-  /** The service does not have the resource (any more), and it was not this push. Call after `mustBeGone`. */
+  /** The service does not have the resource, and this push did not delete it. Call after `mustBeGone`. */
   gone(id: IntentId | null, resource: ResourceUrl): void {
     const { store, intents, clock, onTreeChange, onKeptOpen, log, isOpen } = this.#deps;
     log.info({ resource }, 'resource was deleted elsewhere');
@@ -112,7 +112,7 @@ export class NameOutcome {
       if (id !== null) intents.end(tx, id);
       intents.forgetAbandoned(tx, resource);
       const node = ownerOf(tx, resource);
-      // Whoever has it open may be about to write: tried again until it is closed.
+      // A program has the file open and may be about to write. The push is repeated until the file is closed.
       if (node?.kind === 'file' && node.local !== null && !isContentDirty(node) && isOpen(node.ino)) {
         tx.afterCommit(() => onKeptOpen(node.ino));
         return null;
@@ -124,15 +124,16 @@ export class NameOutcome {
   }
 
   /**
-   * A 404 that may be the folder's: then it is made anew before what goes into it, but for the mount's root, which lies nowhere.
+   * Handles a 404 that may be the parent folder's. If the folder is deleted, it is recreated before its new entry. The root cannot be
+   * recreated.
    *
-   * @returns false, or throws `error` · PostponedError where the folder may only have another address by now
+   * @returns false, or throws `error` · PostponedError if the folder may only have another address
    */
   async parentMissing(parent: Inode, resource: ResourceUrl, error: ApiError, signal: AbortSignal): Promise<false> {
     if (parent === ROOT_INODE) throw error;
     if ((await this.#deps.changes.resource(resource, 'folder', signal)) !== null) throw error;
     await this.mustBeGone(resource, signal);
-    // What came of a push that was parked is asked for as well: what goes into the folder would wait for it for ever.
+    // Also recovers the intent of a parked folder. Otherwise its new entries would wait permanently.
     this.#findOutAgain(parent);
     this.parentMayHaveMoved(parent, resource, error);
     this.gone(this.#deps.intents.ownedBy(parent)?.id ?? null, resource);
@@ -141,10 +142,10 @@ export class NameOutcome {
   }
 
   /**
-   * A refusal of what was to go into the folder says nothing where that was sent to an address that is not the folder's any more.
+   * A refusal of a new entry proves nothing if the request named an address that the folder does not have any more.
    *
-   * @throws PostponedError where a push of the folder's own may have given it another, and its answer is on its way or was heard since; not where
-   * that is parked: who waits for a person is waited for by nobody
+   * @throws PostponedError if an unacknowledged push of the folder may have changed its address, or an acknowledged one has. Not if that push
+   *   is parked: no other push waits for a person
    */
   parentMayHaveMoved(parent: Inode, resource: ResourceUrl, error?: ApiError): void {
     const { store, intents } = this.#deps;
@@ -153,7 +154,7 @@ export class NameOutcome {
       throw new PostponedError('the folder that it lies in, or goes into, is being changed', { cause: error });
   }
 
-  /** Where it has an intent. */
+  /** Recovers the intent of a parked node, if it has one. */
   #findOutAgain(ino: Inode): void {
     const { store, intents, onDirty } = this.#deps;
     const dirty = store.get('dirty', ino);
@@ -173,13 +174,13 @@ export interface NameOutcomeDeps {
   readonly onTreeChange: OnTreeChange;
   /** Whether a handle of the node is open. */
   readonly isOpen: (ino: Inode) => boolean;
-  /** It is gone, and stays here as it is for as long as it is open. */
+  /** The file was deleted remotely, and stays here unchanged while it is open. */
   readonly onKeptOpen: (ino: Inode) => void;
-  /** Another node than the one that is pushed has to be pushed now. */
+  /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
 }
 
-/** Folders above each other that are asked for; a loop in what a service tells ends here. */
+/** Parent folders that are checked; bounds a loop in the responses of a service. */
 const DEPTH_MAX = 64;
 /** Nodes changed by one journal record at most, so that no turn of the thread takes long. */
 const NODES_PER_RECORD = 500;

@@ -32,7 +32,7 @@ export interface NamePushDeps {
   readonly log: Logger;
   readonly onEvent: (event: SyncEvent) => void;
   readonly onTreeChange: OnTreeChange;
-  /** Another node than the one that is pushed has to be pushed now. */
+  /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;
   readonly isOnlyAbandoned: LastLookDeps['isOnlyAbandoned'];
@@ -44,8 +44,8 @@ export interface NamePushDeps {
 type ActionOf<T extends Action['type']> = Extract<Action, { type: T }>;
 
 /**
- * Carries out the plan's decisions about names: creates, moves, deletes. The outcome of a request whose response was lost is found out
- * before it is repeated (`FindingOut`). The intent in table `intent` says what to look for, also after a crash.
+ * Carries out the plan's decisions about names: creations, moves and deletions. A request whose response was lost is recovered before it is
+ * repeated (`FindingOut`). The record in table `intent` says what to look for, also after a crash.
  */
 export class NamePush {
   readonly #deps: NamePushDeps;
@@ -67,7 +67,7 @@ export class NamePush {
     if (made) this.#deps.onEvent({ type: 'folder-created', path: pathOf(this.#deps.store, ino) });
   }
 
-  /** Makes the file, without bytes. @returns whether `ino` has it now */
+  /** Creates the file without bytes. @returns whether `ino` owns the new resource */
   createFile({ ino, parent, name }: ActionOf<'create-file'>, signal: AbortSignal): Promise<boolean> {
     return this.#create('create-file', ino, parent, name, signal);
   }
@@ -88,8 +88,8 @@ export class NamePush {
   }
 
   /**
-   * Deletes the resource, a folder with all that is below it.
-   * @returns 'split' when something in the folder is not ours to delete
+   * Deletes the resource; for a folder, everything below it too.
+   * @returns 'split' if the folder contains entries that must not be deleted
    */
   async remove({ ino, below }: ActionOf<'delete'>, signal: AbortSignal): Promise<'done' | 'split'> {
     const { store, changes, deletion, onEvent } = this.#deps;
@@ -98,7 +98,7 @@ export class NamePush {
     const { resource, name, nameBefore } = node.remote;
     if (node.kind === 'folder' && !(await this.#lastLook.holdsOnly(node, below, signal))) return 'split';
     if (node.kind !== 'folder' && !(await this.#lastLook.isAsDeleted(node, node.remote, signal))) return 'done';
-    // A listing has brought it back during the look.
+    // A listing has restored the node during the preflight.
     if (store.get('node', ino)?.local !== null) return 'done';
     const path = pathOf(store, ino);
     const id = this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
@@ -113,8 +113,8 @@ export class NamePush {
   }
 
   /**
-   * What the service is to call it where it is shown as `name`. What a file name cannot hold (more than 255 bytes) it keeps where only its
-   * folder is another. A number that is shown because two had one name in a folder goes along: it is what whoever moved it saw.
+   * The remote name for a node that is shown as `name`. If only the folder changes, the remote name stays, even one that is no valid file
+   * name (more than 255 bytes). A number that distinguishes equal names becomes part of the remote name: the user who moved the file saw it.
    */
   #remoteName(remote: RemoteFacet, name: string): string {
     const { naming } = this.#deps;
@@ -153,7 +153,7 @@ export class NamePush {
         if (!(error instanceof ApiError)) throw error;
         if (error.status === 404) return this.#outcome.parentMissing(parent, parentResource, error, signal);
         if (error.status === 403) this.#outcome.parentMayHaveMoved(parent, parentResource, error);
-        // Some answer 400 for a folder's name that is taken (docs/service.md 13.4).
+        // Some services answer 400 if a folder's name is taken (docs/service.md 13.4).
         const mayBeTaken = error.status === 409 || (error.status === 400 && kind === 'folder');
         if (!mayBeTaken || attempt === NAME_ATTEMPTS_MAX) throw nameRefused(error);
         const place = { parent, name };
@@ -172,7 +172,7 @@ export class NamePush {
     }
   }
 
-  /** Gives a resource a place, around names that the service says are taken. */
+  /** Moves a resource to a place, with another name if the service says that the name is taken. */
   async #place(
     node: NodeRecord,
     remote: RemoteFacet,
@@ -212,7 +212,7 @@ export class NamePush {
           return;
         }
         if (error.status === 403) this.#outcome.parentMayHaveMoved(targetIno, target, error);
-        // A service that is busy refuses nothing.
+        // 429 and 503 mean a busy service, not a refusal.
         const isRefusal = error.status >= 400 && error.status < 429;
         if (isRefusal && kind === 'folder' && targetIno !== remote.parent) {
           const inside = await this.#givingWay.wayInside(target, remote.resource, signal);
@@ -221,7 +221,7 @@ export class NamePush {
             this.#givingWay.undoMove(ino, inside);
             return;
           }
-          // What was in the way may have left it meanwhile, by a push of ours beside this one.
+          // Another push of this mount may have moved the obstacle away meanwhile.
           if (attempt === 1) {
             this.#mustBeWanted(node, place, asked);
             continue;
@@ -231,7 +231,7 @@ export class NamePush {
         const refused = { ino, kind, self: remote.resource, folder: target, name: asked, place };
         const way = await this.#wayAround(refused, signal);
         if (way.type === 'self') {
-          // It stands in its own way (`readme` to `README` where case is folded): over a temporary name.
+          // The node's own old name is the obstacle (`readme` to `README` on a service that folds case). A temporary name comes first.
           await this.#place(node, remote, target, temporaryName(ino), temporaryName(ino), signal);
           throw new PostponedError('on its way over a temporary name');
         }
@@ -242,12 +242,11 @@ export class NamePush {
   }
 
   /**
-   * What was refused is about to be asked for again: not where it is to be elsewhere, or is deleted, by now, nor where it took over another
-   * resource with what was begun for that (whose intent this one's would replace), nor where another of ours got the place when this one had
-   * let go of it.
+   * Checks that the refused request is still wanted before it is repeated. It is obsolete in three cases: the node was moved or deleted here;
+   * it took over another resource together with its intent, which a new intent would replace; another node of ours occupies the place.
    *
-   * @param name the same again; null for another one
-   * @throws PostponedError then: it is to be decided anew
+   * @param name the name, if it is the same again; null for another one
+   * @throws PostponedError if the request is obsolete: the node is planned again
    */
   #mustBeWanted({ ino, local: before, remote }: NodeRecord, { parent }: Place, name: string | null): void {
     const { store, index } = this.#deps;
@@ -258,7 +257,7 @@ export class NamePush {
     if (isElsewhere || isOther || isTaken) throw new PostponedError("its place is another by now, or somebody else's");
   }
 
-  /** The service has it under another name than was wanted, because that was taken. The next listing gives it that name here, too. */
+  /** The service has the node under another name than requested, because that name was taken. The next listing uses that name here too. */
   #calledOtherwise(ino: Inode, parent: Inode, name: string): void {
     const { store, naming, onEvent } = this.#deps;
     store.transact((tx) => listAnew(tx, parent));
@@ -266,7 +265,7 @@ export class NamePush {
     onEvent({ type: 'conflict', path, copy: path.replace(/[^/]*$/, () => naming.toFileName(name)) });
   }
 
-  /** As `TakenNames.wayAround`. @throws PostponedError where the folder is gone by now, or has another address */
+  /** As `TakenNames.wayAround`. @throws PostponedError if the folder is deleted, or has another address */
   async #wayAround(refused: RefusedName, signal: AbortSignal): Promise<WayAround> {
     try {
       return await this.#taken.wayAround(refused, signal);
@@ -277,7 +276,7 @@ export class NamePush {
     }
   }
 
-  /** A 404 for a move: of what was to be moved, which may have a new address by now, or of the folder that it was to go to. */
+  /** Handles a 404 for a move. It concerns the moved resource, which may have another address now, or the target folder. */
   async #notFound(
     { ino, kind }: NodeRecord,
     { resource }: RemoteFacet,
@@ -286,14 +285,14 @@ export class NamePush {
     signal: AbortSignal,
   ): Promise<void> {
     const { store, changes, newAddress } = this.#deps;
-    // The folder may have got another address itself since the push began.
+    // The address of the folder may have changed since the push began.
     const parentResource = store.get('node', aimed.folder)?.remote?.resource ?? aimed.resource;
-    // As long as that is not known, what listings tell of the place is not somebody else's.
+    // Until the outcome is known, listings of the target folder must not treat the node's entry as another client's.
     const id = this.#begin(ino, { action: 'relocate', parentResource, name: aimed.name, resource });
     const found = await changes.resource(resource, kind, signal);
     if (found !== null && found.url === resource) {
       this.#deps.intents.forget(id);
-      // What is asked for under an address of before is asked for again.
+      // If the folder's address changed meanwhile, the push is repeated with the present one.
       if (store.get('resource', aimed.resource) === aimed.folder)
         await this.#outcome.parentMissing(aimed.folder, aimed.resource, error, signal);
       return;

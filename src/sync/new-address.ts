@@ -10,8 +10,8 @@ import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 
 /**
- * The service may give what is moved a new address (docs/service.md 13.1). Where the answer that tells it is lost, the old one is nobody's, and the
- * same move asked for again is a 404: that does not mean that the file is gone.
+ * Finds a moved resource again. A move may change the address of a resource (docs/service.md 13.1). If the response with the new address was
+ * lost, no resource has the old address, and repeating the move gets a 404. That 404 does not mean that the file was deleted.
  */
 export class NewAddress {
   readonly #deps: NewAddressDeps;
@@ -21,12 +21,12 @@ export class NewAddress {
   }
 
   /**
-   * Looks for a resource of ours, whose address is nobody's any more, where the push was to put it: nobody here knows another that is
-   * called so there. What is found is written down with the end of that push.
+   * Looks for a resource of ours whose old address does not exist any more, at the place that the push requested: an entry of that name which
+   * belongs to no other node here. If it is found, its address is stored, and the intent ends.
    */
   async find(id: IntentId, resource: ResourceUrl, signal: AbortSignal): Promise<boolean> {
     const { store, naming, changes, intents, clock } = this.#deps;
-    // As it is now: since the push began the folder may have got another address itself.
+    // The present address: that of the folder may have changed since the push began.
     const { parentResource: folder = null, name = null } = intents.get(id) ?? {};
     const parent = folder === null ? undefined : store.get('resource', folder);
     if (folder === null || name === null || parent === undefined) return false;
@@ -47,7 +47,7 @@ export class NewAddress {
     return true;
   }
 
-  /** What the service tells of a resource of ours after it was to be moved, under whatever address. @returns false where another has that */
+  /** Stores what the service reports about a resource after its move, under any address. @returns false if another node has that address */
   learn(id: IntentId, resource: ResourceUrl, found: RemoteResource, parent: Inode | undefined): boolean {
     const { store, naming, intents, clock } = this.#deps;
     return store.transact((tx) => {
@@ -57,7 +57,7 @@ export class NewAddress {
       intents.end(tx, id);
       if (!node?.remote) return true;
       const { remote } = node;
-      // Somewhere we do not know: somebody else moved it, and a listing will say so.
+      // The place is unknown here: another client moved the resource. A listing will report it.
       const stays = parent === undefined || (found.name === remote.name && parent === remote.parent);
       if (stays && found.url === resource) return true;
       const place = stays ? remote : { parent, name: found.name, shownAs: fileNameOf(naming, node, found.name) };
@@ -67,7 +67,7 @@ export class NewAddress {
     });
   }
 
-  /** None where the folder is gone. @throws PostponedError where it may only have another address, too */
+  /** Empty if the folder is deleted. @throws PostponedError if the folder may only have another address */
   async #entriesOf(
     changes: Pick<RemoteChanges, 'list'>,
     parent: Inode,
@@ -93,7 +93,7 @@ export interface NewAddressDeps {
   readonly clock: Clock;
 }
 
-/** Whether an entry can be what the service had of a node: of its kind, and as long. */
+/** Whether an entry may be the resource of a node: of its kind and its length. */
 function mayBe(node: NodeRecord, remote: RemoteFacet, entry: RemoteEntry): boolean {
   if (entry.kind === 'folder') return node.kind === 'folder';
   return node.kind !== 'folder' && entry.sizeBytes === remote.sizeBytes;
