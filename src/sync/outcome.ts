@@ -6,18 +6,17 @@ import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store
 import type { RemoteNaming } from './remote-naming.ts';
 
 /**
- * What acknowledged pushes write into remote facets, each inside the caller's transaction. Whom an outcome concerns is told
- * by the resource, not by the node that the push began with: while it was under way the user may have deleted that node, or
- * renamed another over it.
+ * The effects of acknowledged pushes on remote facets, each inside the caller's transaction. The resource identifies the node, not the node
+ * that the push was started for: during the push, a user may have deleted that node or renamed another over it.
  */
 
-/** The node that has `resource` now. */
+/** The node to which `resource` belongs now. */
 export function ownerOf(reader: StoreReader, resource: ResourceUrl): NodeRecord | undefined {
   const ino = reader.get('resource', resource);
   return ino === undefined ? undefined : reader.get('node', ino);
 }
 
-/** The file name for what the service calls a node: the node's own where that travels under it. */
+/** The file name for a remote name: the node's own name, if it is pushed under that remote name. */
 export function fileNameOf(
   naming: Pick<RemoteNaming, 'toRemoteName' | 'toFileName'>,
   node: NodeRecord | undefined,
@@ -27,37 +26,37 @@ export function fileNameOf(
   return own !== undefined && naming.toRemoteName(own) === remoteName ? own : naming.toFileName(remoteName);
 }
 
-/** The folder of ours at that address; undefined for what we do not know, and where a service names as a parent what is no folder. */
+/** Our folder with that address; undefined if it is unknown or no folder. A service may name a parent that is no folder. */
 export function folderOf(store: StoreReader, resource: ResourceUrl | null | undefined): Inode | undefined {
   const owner = resource == null ? undefined : ownerOf(store, resource);
   return owner?.kind === 'folder' ? owner.ino : undefined;
 }
 
 /**
- * We made a resource for `ino`. When the node has gone meanwhile, or has another one, a tombstone takes it, and the plan
- * deletes it like anything else that was deleted here.
- * @returns who has it
+ * A resource was created for `ino`. If the node is deleted meanwhile, or has another resource, a new tombstone gets the resource, and the
+ * plan deletes it.
+ * @returns the node that has the resource
  */
 export function recordCreated(tx: Transaction, ino: Inode, kind: NodeKind, facet: RemoteFacet, nowMs: number): Inode {
   const node = tx.get('node', ino);
-  // What stays on this machine by now has no resource.
+  // A node that became local-only meanwhile gets no resource.
   if (node !== undefined && node.local !== null && node.remote === null && !node.localOnly) {
     writeNode(tx, node, { ...node, remote: facet }, nowMs);
-    // What we made holds what we put there: there is nothing to ask for yet.
+    // A folder of ours contains only our own entries: no listing is needed yet.
     if (kind === 'folder' && tx.get('folder', ino) === undefined) tx.put('folder', ino, { listedMs: nowMs });
     return ino;
   }
   return recordSurplus(tx, kind, facet, nowMs);
 }
 
-/** A resource of ours that nothing here wants: a tombstone of its own, to be deleted by the plan. */
+/** A resource of ours that no node needs gets a tombstone of its own. The plan deletes it. */
 export function recordSurplus(tx: Transaction, kind: NodeKind, facet: RemoteFacet, nowMs: number): Inode {
   const ino = newInode(tx);
   writeNode(tx, undefined, { ino, kind, localOnly: false, local: null, remote: facet }, nowMs);
   return ino;
 }
 
-/** The service has `resource` at another place now, maybe under another URL. @throws ProtocolError where another has that one */
+/** The service has `resource` at another place now, maybe under another URL. @throws ProtocolError if another node has that URL */
 export function recordRelocated(
   tx: Transaction,
   resource: ResourceUrl,
@@ -72,7 +71,7 @@ export function recordRelocated(
   writeNode(tx, node, { ...node, remote: { ...remote, ...now, ...before } }, nowMs);
 }
 
-/** Where a node waits for its name to be free, or for its deletion; seen by others for a moment. */
+/** The temporary name of a node that waits for a free name or for its deletion. Other clients may see it briefly. */
 export function temporaryName(ino: Inode): string {
   return `${TEMPORARY}${ino}`;
 }
@@ -83,25 +82,25 @@ export function isTemporaryName(remoteName: string): boolean {
 
 const TEMPORARY = '.cfs-moving-';
 
-/** @throws ProtocolError where a resource of ours has the address that the service gave to a new one */
+/** @throws ProtocolError if the service gave a new resource the address of another one of ours */
 export function mustBeUnknown(tx: Transaction, resource: ResourceUrl): void {
   if (tx.get('resource', resource) !== undefined)
     throw new ProtocolError(`${resource}: the address of another resource`);
 }
 
-/** The service does not have `resource` any more, because we asked for that. */
+/** The service does not have `resource` any more, because this mount requested it. */
 export function recordDeleted(tx: Transaction, resource: ResourceUrl, nowMs: number): void {
   const node = ownerOf(tx, resource);
   if (node === undefined) return;
   if (node.local === null) removeNode(tx, node, nowMs);
-  // Wanted again meanwhile: it is made anew.
+  // The node exists here again: it will be recreated.
   else writeNode(tx, node, { ...node, remote: null }, nowMs);
 }
 
 /**
- * The service does not have `resource` any more, and it was not us. What was changed here is made anew; what was only
- * renamed here goes (three ways, attribute by attribute).
- * @returns the node as it was, when it went from the local tree
+ * The service does not have `resource` any more, and this mount did not delete it. A node with changed bytes is recreated. A node that was
+ * only renamed here is removed.
+ * @returns the node as it was, if it was removed from the local tree
  */
 export function recordGone(tx: Transaction, resource: ResourceUrl, nowMs: number): NodeRecord | null {
   const node = ownerOf(tx, resource);

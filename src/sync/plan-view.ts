@@ -6,7 +6,7 @@ import type { PlanView } from './plan.ts';
 import type { RefusedNames } from './refused-names.ts';
 import type { VersionPace } from './version-pace.ts';
 
-/** The plan's eyes on the store, and on the agenda that asks it. */
+/** The plan's view of the store and of the push scheduler. */
 export function planViewOf(deps: PlanViewDeps): PlanView {
   const { store, clock, options, names, isOpen, isBeingWritten } = deps;
   const { index, intents, due, pace, pushing, requests, splits, refused } = deps;
@@ -33,7 +33,7 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
       const triedMs = due.triedMs(ino);
       if (isUrgent(ino)) return triedMs;
       const node = store.get('node', ino);
-      // A removal sends no bytes: how long its last upload took says nothing about it.
+      // A removal sends no bytes: the duration of the last upload does not matter for it.
       if (node?.local === null) return Math.max(due.removedMs(ino), triedMs);
       const pacedMs = node !== undefined && isContentDirty(node) ? pace.notBeforeMs(ino) : 0;
       return Math.max(due.settledMs(ino), triedMs, pacedMs);
@@ -56,7 +56,8 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     whoNeeds: ({ content, resource }) => {
       const heir = content === null ? null : index.whoNeeds(content);
       if (heir !== null || options.deletion !== 'forever') return heir;
-      // All versions go, also one that lies nowhere here yet (a conflicted copy's). Nobody knows which bytes a damaged node needs.
+      // The deletion includes all versions, also one that no node shows yet (the bytes of a conflicted copy). The bytes that a damaged node
+      // needs are unknown.
       return index.whoNeeds(resource) ?? (content === null ? null : index.unreadable);
     },
     isOpen,

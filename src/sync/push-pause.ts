@@ -13,14 +13,14 @@ export interface Pause {
 
 /** In table `meta`, as JSON. */
 const KEY = 'pause';
-/** The wall clock may be set, and timers stand still while the machine sleeps: the end is looked for this often. */
+/** How often the end of the pause is checked: the wall clock may be set, and timers stop during suspend. */
 const LOOK_EVERY_MS = 30_000;
-/** Exit code: not everything is done, what is left stays queued and safe. */
+/** Exit code for work that is left, queued and safe. */
 const PENDING = 10;
 
 /**
- * A person's pause of all pushes (`cfs pause`). It is stored: it lasts over a restart, and ends at its moment of the wall clock,
- * also if nothing was mounted then.
+ * A person's pause of all pushes (`cfs pause`). It is stored: it survives a restart, and ends at its moment by the wall clock, even if
+ * nothing was mounted at that moment.
  */
 export class PushPause {
   readonly #store: StoreWriter;
@@ -50,7 +50,7 @@ export class PushPause {
     return this.#current;
   }
 
-  /** Begins a pause, or gives a running one another end. */
+  /** Begins a pause, or gives the present pause another end. */
   begin(untilMs: number | null): void {
     this.#cancel();
     const pause = { sinceMs: this.#current?.sinceMs ?? this.#clock.nowMs(), untilMs };
@@ -72,7 +72,7 @@ export class PushPause {
     this.#cancel();
   }
 
-  /** Where the store has no room to forget it, the next start ends it again. */
+  /** If the store has no room to delete the pause, the next start deletes it. */
   #endByTime(): void {
     try {
       this.end();
@@ -108,7 +108,7 @@ export class PushPause {
   }
 }
 
-/** What a command that would push ends with. */
+/** The error of commands that would push during a pause. */
 export function pausedError({ untilMs }: Pause): UsageError {
   const until = untilMs === null ? '' : ` until ${localTime(untilMs)}`;
   return new UsageError(

@@ -1,11 +1,11 @@
 import type { Inode } from '../base/vocabulary.ts';
 
 /**
- * What is ready to be pushed, in two lanes: names and small files, and large files. Small ones go first; but large ones always
- * have a place as soon as one is waiting, so that none starves behind a stream of small ones, and they never take all.
+ * Pushes that are ready, in two lanes: names and small files, and large files. Small ones go first. As soon as a large file waits, one place
+ * is reserved for large files, so that small ones cannot starve them. Large files never get all places.
  *
- * A large file takes a place, two small pushes share one: a new file is two requests, and while one is given its name the bytes
- * of another travel (`transfer/` counts the bodies). A distant service takes half of the time then.
+ * A large file takes a place, two small pushes share one: a new file needs two requests, and the name of one file is created while the bytes
+ * of another are sent (`transfer/` counts the bodies). With a distant service this halves the time.
  */
 export class PushQueue {
   /** In halves of a place. */
@@ -15,10 +15,10 @@ export class PushQueue {
   readonly #large = new Set<Inode>();
   #smallRunning = 0;
   #largeRunning = 0;
-  /** Of what lane the last one was. */
+  /** The lane of the last push. */
   #wasLarge = false;
 
-  /** @param places how many files are pushed at the same time, from 1 on */
+  /** @param places number of files that are pushed in parallel, at least 1 */
   constructor(places: number) {
     this.#room = places * LARGE;
     this.#largeMax = Math.max(1, places - 2);
@@ -42,10 +42,10 @@ export class PushQueue {
   }
 
   /**
-   * The next one and what it weighs, taken out and counted as running until `ended`; null when there is none, or no place.
+   * Takes out the next push with its weight, and counts it as running until `ended`. null if no push is ready or no place is free.
    *
-   * @param how `probe`: one alone tries whether there is an answer. From the lanes in turn, so that one that never gets any, for a
-   * reason of its own, does not keep the others from being tried
+   * @param how `probe`: a single push tests whether the service answers. The lanes take turns, so that a push that never gets an answer, for
+   *   a reason of its own, does not block the test
    */
   take(how: 'flow' | 'probe' = 'flow'): { readonly ino: Inode; readonly weight: 'small' | 'large' } | null {
     const free = this.#room - this.#smallRunning * SMALL - this.#largeRunning * LARGE;

@@ -11,7 +11,7 @@ import type { OnInTheWay } from './taken-names.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
 import { UploadSession } from './upload-session.ts';
 
-/** Carries out one step of the plan: names by `NamePush` and `FindingOut`, bytes by `UploadSession`. */
+/** Carries out one action of the plan: names by `NamePush` and `FindingOut`, bytes by `UploadSession`. */
 export class Pusher {
   readonly #deps: PusherDeps;
   readonly #names: NamePush;
@@ -34,8 +34,9 @@ export class Pusher {
   }
 
   /**
-   * @returns 'split' when a folder holds what is not ours to delete; 'unchanged' when a draft holds nothing new, or is being written to again
-   * @throws what `RemoteChanges` and `UploadService` throw, ParkedError, PostponedError; what is begun stays an intent
+   * @returns 'split' if a folder contains entries that must not be deleted; 'unchanged' if a draft has no new bytes, or is being written
+   *   again
+   * @throws what `RemoteChanges` and `UploadService` throw, ParkedError, PostponedError; the intent of a push that began stays open
    */
   async push(action: Action, signal: AbortSignal): Promise<'done' | 'split' | 'unchanged'> {
     const { ino } = action;
@@ -54,15 +55,15 @@ export class Pusher {
         const isMade = await this.#names.createFile(action, signal);
         this.#deps.index.refresh(ino);
         const isWanted = this.#deps.store.get('node', ino)?.local !== null && !this.#deps.isBeingWritten(ino);
-        // Right after it was made: until then it is a stub to others.
+        // Sent right after the creation: until then the file is an empty stub for other clients.
         if (isMade && isWanted) await this.#session.push(ino, signal);
         break;
       }
       case 'upload':
         if (await settleUnchanged(this.#deps, ino, signal)) return 'unchanged';
-        // Opened again while its bytes were compared: half a file is never pushed.
+        // A program opened the file during the comparison. Partly written files are never pushed.
         if (this.#deps.isBeingWritten(ino)) return 'unchanged';
-        // Renamed meanwhile over a file that another push is sending.
+        // The file was renamed meanwhile over a file that another push is sending.
         if (this.#deps.isOthers(ino)) throw new PostponedError('another push works for this file');
         await this.#session.push(ino, signal);
         break;
@@ -82,11 +83,11 @@ export interface PusherDeps extends SyncDeps {
   readonly index: DirtyIndex;
   /** Whether a push that was started for another node works for this one. */
   readonly isOthers: (ino: Inode) => boolean;
-  /** Another node than the one that is pushed has to be pushed now. */
+  /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;
-  /** It is gone, and stays here as it is for as long as it is open. */
+  /** The file was deleted remotely, and stays here unchanged while it is open. */
   readonly onKeptOpen: (ino: Inode) => void;
-  /** A draft is a version on the service, which did not say which one. */
+  /** A draft became a version on the service, and the response did not name the version. */
   readonly onNameless: (content: ContentId) => void;
 }

@@ -9,8 +9,8 @@ export interface Place {
 }
 
 /**
- * Who was refused a name because of another one that the service takes for the same, and who has that. It says nothing any more once one of the
- * two is to be, or is, somewhere else: then the service is to be asked again.
+ * Nodes that were refused a name because of another node, whose name the service takes for the same one. An entry is void as soon as one of
+ * the two nodes has, or is to have, another place: then the name is requested again.
  */
 export class RefusedNames {
   readonly #store: StoreReader;
@@ -20,13 +20,13 @@ export class RefusedNames {
     this.#store = store;
   }
 
-  /** @param asked where `asker` was to be, by what it was called here */
+  /** @param asked the place that `asker` was to have, by its local name */
   refused(asker: Inode, asked: Place, holder: Inode): void {
     const held = soundNode(this.#store, holder)?.remote;
     if (held != null) this.#refusals.set(asker, { holder, asked, held });
   }
 
-  /** Who has the name that `asker` is to have; null for none. */
+  /** The node that holds the name for `asker`; null for none. */
   holderOf(asker: Inode): Inode | null {
     const refusal = this.#refusals.size > 0 ? this.#refusals.get(asker) : undefined;
     if (refusal === undefined) return null;

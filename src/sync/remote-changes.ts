@@ -2,17 +2,17 @@ import type { BodyPiece, RemoteEntry, RemoteResource, RemoteVersion, UploadProgr
 import type { NodeKind, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 
 /**
- * What the sync needs to change names on the service. Satisfied by `transfer/` across the threads, by models in tests.
- * Every method may throw ApiError (the service said no), TransportError (unknown what happened), SignInError.
+ * The changes of names that the sync needs from the service. Implemented by `transfer/` across the threads, and by models in tests. Every
+ * method may throw ApiError (the service refused), TransportError (the effect is unknown) and SignInError.
  */
 export interface RemoteChanges {
-  /** Makes a folder. Not repeated by itself: after a TransportError the caller looks before it asks again. */
+  /** Creates a folder. Not retried automatically: after a TransportError the caller checks for an effect first. */
   createFolder(parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl>;
-  /** Makes a file without data (a stub, size -1 to others until it is filled). Not repeated by itself. */
+  /** Creates a file without data: a stub of size -1 for other clients until it is filled. Not retried automatically. */
   createFile(parent: ResourceUrl, name: string, mediaType: string, signal: AbortSignal): Promise<ResourceUrl>;
-  /** Copies a file on the service, bytes and all. Not repeated by itself. */
+  /** Copies a file with its bytes on the service. Not retried automatically. */
   copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl>;
-  /** Gives name and parent (always both). @returns the URL from now on: the service may change it (301, docs/service.md 13.1) */
+  /** Sets name and parent (always both). @returns the URL from now on: the service may change it (301, docs/service.md 13.1) */
   relocate(
     url: ResourceUrl,
     kind: NodeKind,
@@ -20,26 +20,26 @@ export interface RemoteChanges {
     name: string,
     signal: AbortSignal,
   ): Promise<ResourceUrl>;
-  /** Moves to *Deleted Files*; a folder goes whole. Gone already is success. */
+  /** Moves a resource to *Deleted Files*, a folder whole. A resource that is already deleted is a success. */
   moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal: AbortSignal): Promise<void>;
-  /** Deletes for ever; a folder must be empty (its contents would be orphaned). Gone already is success. */
+  /** Deletes permanently. A folder must be empty: its contents would be orphaned. A resource that is already deleted is a success. */
   deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void>;
-  /** All entries of a folder, complete: to find out what a lost request did. */
+  /** All entries of a folder, complete. Intent recovery needs them. */
   list(folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]>;
-  /** The resource as it is now, or null when the service says it does not exist (404), and has answered something else since. */
+  /** The present state of a resource. null if the service answers 404, and another request succeeded since. */
   resource(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<RemoteResource | null>;
   /**
-   * Resolves once the service has accepted a request that was sent after this call: a refusal that came before it is the service's.
-   * @throws TransportError when it did not: a network refuses everything, or the service could not be asked
+   * Resolves once the service has accepted a request that was sent after this call. An earlier refusal then came from the service.
+   * @throws TransportError if it did not: a network refuses every request, or the service could not be asked
    */
   confirmed(signal: AbortSignal): Promise<void>;
 }
 
-/** What the sync needs to send bytes. `body` is read from local files by the other thread; lengths are exact. */
+/** The uploads that the sync needs from the service. The other thread reads `body` from local files; lengths are exact. */
 export interface UploadService {
   /**
-   * A created file's first bytes, in one request; cannot be resumed (docs/service.md 6.1).
-   * @returns the service's clock when it had them, milliseconds since the epoch; null where it did not say
+   * Sends the first bytes of a created file in one request, which cannot be resumed (docs/service.md 6.1).
+   * @returns the service's clock when it had the bytes, milliseconds since the epoch; null if it did not say
    */
   putFileData(
     file: ResourceUrl,
@@ -48,14 +48,14 @@ export interface UploadService {
     signal: AbortSignal,
   ): Promise<number | null>;
   createVersion(file: ResourceUrl, signal: AbortSignal): Promise<VersionUrl>;
-  /** Sends `body`, which is what follows `offset`. @throws ApiError 416 when the service holds another number of bytes */
+  /** Sends `body`, the bytes from `offset` on. @throws ApiError 416 if the service holds another number of bytes */
   putVersionData(
     version: VersionUrl,
     offset: number,
     body: readonly BodyPiece[],
     signal: AbortSignal,
   ): Promise<UploadProgress>;
-  /** What the service holds of a version; null when it does not know it (404). */
+  /** The progress of a version on the service; null if the service does not know the version (404). */
   versionProgress(version: VersionUrl, signal: AbortSignal): Promise<UploadProgress | null>;
   /** A file's versions, newest first, complete and incomplete ones. */
   versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]>;

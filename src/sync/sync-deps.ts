@@ -18,21 +18,24 @@ export interface SyncDeps {
   readonly intents: Intents;
   readonly changes: RemoteChanges;
   readonly uploads: UploadService;
-  /** Fetches what is missing of a version, so that a draft over it can be sent. */
+  /** Fetches the missing bytes of a version, so that a draft over it can be sent. */
   readonly complete: (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;
   readonly isOpen: (ino: Inode) => boolean;
-  /** Whether a program is at it, and what it holds is not to be pushed now. */
+  /** Whether a program is writing to the file, so that it must not be pushed now. */
   readonly isBeingWritten: (ino: Inode) => boolean;
-  /** Whether a program has it open for writing, also where what it holds may be pushed meanwhile. */
+  /** Whether a program has the file open for writing, even if it may be pushed meanwhile. */
   readonly isOpenForWriting: (ino: Inode) => boolean;
-  /** Looks whether what a change is to be pushed into is still where it was, if that was not seen lately. Absent: it is. Never rejects. */
+  /** The push preflight: checks that the target folder still exists, unless that was seen recently. Absent: no check. Never rejects. */
   readonly beforePush?: (ino: Inode) => void | Promise<void>;
   readonly health: ServiceHealth;
   readonly clock: Clock;
   readonly log: Logger;
-  /** For a person to read. */
+  /** Reports an event for a person to read. */
   readonly onEvent: (event: SyncEvent) => void;
-  /** What the kernel has to forget: the sync changed what users see (a conflicted copy; theirs taken over). */
+  /**
+   * Reports changes of the visible tree that a push caused (a conflicted copy; another client's version adopted). The kernel has to forget
+   * these entries.
+   */
   readonly onTreeChange: OnTreeChange;
   /** Absent: no file is open. */
   readonly onSameBytes?: OnSameBytes;

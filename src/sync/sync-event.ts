@@ -2,7 +2,7 @@ import type { Inode } from '../base/vocabulary.ts';
 import { ifSound, isContentDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, ParkReason, StoreReader } from '../store/tables.ts';
 
-/** What the sync did, or could not do, for a person to read. Paths are relative to the mount's root. */
+/** An action or failure of the sync, for a person to read. Paths are relative to the mount's root. */
 export type SyncEvent =
   | { readonly type: 'uploaded'; readonly path: string; readonly version: number | null; readonly sizeBytes: number }
   | { readonly type: 'folder-created'; readonly path: string }
@@ -10,49 +10,49 @@ export type SyncEvent =
   | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
   | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
   | { readonly type: 'parked'; readonly path: string; readonly reason: ParkReason }
-  /** Removals that wait for a person's word; `nodes` as in `HeldRemoval`. */
+  /** Removals that wait for a person's decision; `nodes` as in `HeldRemoval`. */
   | { readonly type: 'held-back'; readonly path: string; readonly nodes: number }
-  /** The service has lost the newest version; null: not all of its bytes were here. */
+  /** The service has lost the newest version; `copy` is null if not all of its bytes were cached. */
   | { readonly type: 'taken-back'; readonly path: string; readonly copy: string | null }
   | { readonly type: 'paused'; readonly untilMs: number | null }
   | { readonly type: 'resumed' };
 
 export type ChangeKind = 'upload' | 'create-folder' | 'rename' | 'delete';
 
-/** A change that is on its way. */
+/** A change that waits for its push or is being pushed. */
 export interface PendingChange {
   readonly ino: Inode;
   readonly kind: ChangeKind;
   readonly sizeBytes: number | null;
-  /** Wall, ms: when it will be tried; null where it only waits for its turn. */
+  /** Wall clock, ms: the moment of the next attempt; null if the change only waits for its turn. */
   readonly dueMs: number | null;
-  /** Failures in a row. */
+  /** Consecutive failures. */
   readonly attempts: number;
 }
 
-/** A change that trying again cannot help, kept until someone acts. */
+/** A change that no retry can help. It is kept until a person acts. */
 export interface ParkedChange {
   readonly ino: Inode;
   readonly path: string;
   readonly kind: ChangeKind;
   readonly reason: ParkReason;
   readonly detail: string;
-  /** Wall, ms. */
+  /** Wall clock, ms. */
   readonly atMs: number;
 }
 
-/** What is to be pushed: on its way, or parked. */
+/** A change that is not on the service yet: pending or parked. */
 export type WaitingChange =
   | { readonly pending: PendingChange; readonly parked?: never }
   | { readonly parked: ParkedChange; readonly pending?: never };
 
-/** Where the sync as a whole stands. */
+/** The state of the sync as a whole. */
 export interface SyncStatus {
   /** Nodes that differ from the service, parked ones included. */
   readonly pending: number;
-  /** Pushes under way. */
+  /** Running pushes. */
   readonly pushing: number;
-  /** Pushes that failed and were put off, since the start. */
+  /** Failed pushes that were put off, since the start. */
   readonly postponed: number;
   readonly parked: readonly ParkedChange[];
 }
@@ -66,7 +66,7 @@ export function pathIn(
   return folder === '' ? name : `${folder}/${name}`;
 }
 
-/** What is to be pushed of a dirty node, in one word. */
+/** The kind of change of a dirty node, in one word. */
 export function changeKindOf(node: NodeRecord): ChangeKind {
   if (node.local === null) return 'delete';
   if (node.kind === 'folder') return node.remote === null ? 'create-folder' : 'rename';
@@ -83,8 +83,8 @@ export function parkedChange(
 }
 
 /**
- * Where a node is, by its local facet, or by its remote one when it was deleted here. `a/b`; empty for the root. What is damaged
- * has no name any more, and is called by its inode.
+ * The path of a node: by its local facet, or by the remote one if the node was deleted here. `a/b`; empty for the root. A damaged node has no
+ * name and is shown by its inode.
  */
 export function pathOf(store: StoreReader, ino: Inode): string {
   const names: string[] = [];
@@ -98,7 +98,7 @@ export function pathOf(store: StoreReader, ino: Inode): string {
   return names.reverse().join('/');
 }
 
-/** null for the root, and for what is not there (any more). */
+/** null for the root, and for a node that does not exist. */
 function placeIn(store: StoreReader, ino: Inode): { readonly name: string; readonly parent: Inode | null } | null {
   const read = ifSound(() => ({ node: store.get('node', ino) }));
   if (read === undefined) return { name: `inode ${ino}`, parent: null };
@@ -107,5 +107,5 @@ function placeIn(store: StoreReader, ino: Inode): { readonly name: string; reado
   return parent === ino ? null : { name: node?.local?.name ?? node?.remote?.shownAs ?? '', parent };
 }
 
-/** Deeper than any path a kernel hands out (PATH_MAX 4096); a loop in damaged records ends here. */
+/** Deeper than any path of a kernel (PATH_MAX 4096). Bounds a loop in damaged records. */
 export const PATH_NAMES_MAX = 4096;

@@ -23,16 +23,15 @@ import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
 import type { OnInTheWay } from './taken-names.ts';
 import { Tidying } from './tidying.ts';
 
-/** After a turn that failed. */
+/** Pause after a turn that failed. */
 const TURN_AGAIN_MS = 5_000;
 
 /**
- * Brings what is dirty to the service: starts what the agenda says is ready, some at a time, and tells it what came of each.
- * Driven by what happens (a change, an answer, a moment that was waited for); idle, it does nothing at all.
- * Whatever fails is tried again or parked, and never dropped; what was begun is in table `intent` and continues after any
- * end of the process.
+ * Pushes the dirty nodes: begins some of the pushes that the push scheduler has ready, and reports their ends to it. Events drive it: a
+ * change, a response, or a moment that a node waited for. Without events it does nothing.
+ * A failed push is retried or parked, never dropped. Operations in flight are in table `intent` and continue after any end of the process.
  *
- * INVARIANT: one push at a time per node, and none for a node whose last push has an unknown outcome but to find that out.
+ * INVARIANT: at most one push per node. A node whose last push has an unknown outcome gets no push except its recovery.
  */
 export class SyncLoop {
   readonly #deps: SyncDeps;
@@ -46,10 +45,10 @@ export class SyncLoop {
   readonly #pause: PushPause;
 
   readonly #pushing: RunningPushes;
-  /** About to be given up: no push of theirs begins. */
+  /** Nodes about to be discarded: no push of them begins. */
   readonly #givingUp = new Set<Inode>();
   readonly #requests = new Set<SyncRequest>();
-  /** Nodes whose last push got no answer, and how many others had got one by then. */
+  /** Nodes whose last push got no response, with the number of other nodes that had got one by then. */
   readonly #unanswered = new Map<Inode, number>();
   #turnIsDue = false;
   #state: 'new' | 'running' | 'stopped' = 'new';
@@ -108,8 +107,8 @@ export class SyncLoop {
   }
 
   /**
-   * The node was changed: by a user (also its last release, which ends the writing of a file), or by a merge that leaves it
-   * dirty. Cheap: to be called in the path of an operation.
+   * The node was changed, by a user or by a merge that leaves it dirty. The last release counts as a change, because it ends the writing of a
+   * file. Cheap, because operations call it.
    */
   changed(ino: Inode): void {
     if (this.#state !== 'running') return;
@@ -119,11 +118,11 @@ export class SyncLoop {
   }
 
   /**
-   * Pushes at once everything that was closed when it was called, whatever the intervals. Resolves when exactly that is
-   * pushed or parked; what is opened for writing again meanwhile is left out. Waits while the service cannot be reached.
+   * Immediately pushes every change that is closed at the call, without settle delays. Resolves when exactly these changes are pushed or
+   * parked; files that are opened for writing again are left out. Waits while the service is unreachable.
    *
-   * @param within only what lies in that folder, or that file, and what has to go before it; null for everything
-   * @param onBegin gets what tells how much is left, while it lasts
+   * @param within only the changes in that folder, or of that file, and those that have to be pushed before them; null for all
+   * @param onBegin gets a function that returns the remaining work, while the request runs
    * @throws the signal's reason · UsageError (exit code 10) while pushing is paused
    */
   syncNow(signal?: AbortSignal, within: Inode | null = null, onBegin?: OnBegin): Promise<SyncReport> {
@@ -131,7 +130,7 @@ export class SyncLoop {
     const { store, health, isBeingWritten } = this.#deps;
     health.retryNow();
     const request = new SyncRequest({
-      inos: this.#dirtyWithin(within, 'inside'), // so that it is told of
+      inos: this.#dirtyWithin(within, 'inside'), // a damaged node is reported
       store,
       isBusy: (ino) => this.#pushing.has(ino) || this.#refusals.has(ino) || this.#intents.ownedBy(ino) !== undefined,
       isBeingWritten,
@@ -148,12 +147,12 @@ export class SyncLoop {
     return request.report;
   }
 
-  /** As `syncNow`, for at most that long, or until `enough`. @returns how many nodes are left to be pushed, parked ones included */
+  /** As `syncNow`, for at most `timeoutMs`, or until `enough`. @returns how many nodes are still dirty, parked ones included */
   async drain(timeoutMs: number, onBegin?: OnBegin, enough?: AbortSignal): Promise<{ left: number }> {
     const deadline = new AbortController();
     const signal = enough === undefined ? deadline.signal : AbortSignal.any([deadline.signal, enough]);
     const timeUp = (): void => deadline.abort(new DOMException('drained long enough', 'TimeoutError'));
-    // A timer cannot wait for ever: it would fire at once.
+    // An infinite timer would fire immediately.
     const cancel = Number.isFinite(timeoutMs) ? this.#deps.clock.after(timeoutMs, timeUp) : () => {};
     try {
       await this.syncNow(signal, null, onBegin);
@@ -165,7 +164,7 @@ export class SyncLoop {
     return { left: this.status().pending };
   }
 
-  /** Ends all pushes where they are; what they began is gone on with at the next start. */
+  /** Aborts all pushes. The next start continues them. */
   async stop(): Promise<void> {
     this.#state = 'stopped';
     this.#pause.stop();
@@ -198,12 +197,12 @@ export class SyncLoop {
     return this.#pause.end();
   }
 
-  /** Another try for what is parked (one node, or all), and for the service, now. @returns how many were parked */
+  /** Retries what is parked (one node, or all), and the connection, now. @returns the number of parked nodes */
   retry(ino?: Inode): number {
     const { store, health } = this.#deps;
     health.retryNow();
     const inos = ino === undefined ? this.status().parked.map((parked) => parked.ino) : [ino];
-    // What is about to be parked is tried again as well.
+    // Includes pushes that are about to be parked.
     for (const one of ino === undefined ? this.#refusals.inos() : [ino])
       if (this.#refusals.drop(one)) this.#agenda.reconsider(one);
     let retried = 0;
@@ -222,11 +221,11 @@ export class SyncLoop {
   }
 
   /**
-   * Gives up the changes of a file, or of all in a folder: what is here becomes what the service has, as far as that is known.
-   * Where one of them is on its way, that is ended first.
+   * Discards the changes of a file, or of all files in a folder: the local state becomes the last known state of the service. Running pushes
+   * of them are ended first.
    *
-   * @param how `'preview'`: only tells what that would be
-   * @throws UsageError while one of the files is open for writing, or nothing has been heard of a deletion (`Discarding`)
+   * @param how `'preview'`: only lists the effect
+   * @throws UsageError if one of the files is open for writing, or if the outcome of a deletion is unknown (`Discarding`)
    */
   async discard(within: Inode, how: 'preview' | 'discard'): Promise<readonly Discard[]> {
     const { isOpenForWriting, onTreeChange } = this.#deps;
@@ -265,7 +264,7 @@ export class SyncLoop {
     return this.#reporter.status;
   }
 
-  /** All that is to be pushed, in no order. There may be very many: whoever takes them gives up the turn in between. */
+  /** All dirty nodes, in no order. There may be very many: the caller yields to other work in between. */
   changes(): Iterable<WaitingChange> {
     return this.#reporter.changes();
   }
@@ -275,7 +274,7 @@ export class SyncLoop {
     return this.#reporter.postponed;
   }
 
-  /** What a person is told about one node (`user.cfs.state`). */
+  /** The state of one node, for a person (`user.cfs.state`). */
   stateOf(ino: Inode): ReturnType<SyncReporter['stateOf']> {
     return this.#reporter.stateOf(ino);
   }
@@ -289,8 +288,8 @@ export class SyncLoop {
       try {
         this.#turn();
       } catch (err) {
-        // A row that cannot be read, where no node is to blame: nobody else would hear of it, and the mount would end.
-        this.#deps.log.error({ err }, 'the sync could not go on');
+        // A damaged row that belongs to no node. Without this log line nothing would report it, and the exception would end the mount.
+        this.#deps.log.error({ err }, 'a turn of the sync failed');
         this.#deps.clock.after(TURN_AGAIN_MS, () => this.#wake());
       }
     });
@@ -312,7 +311,7 @@ export class SyncLoop {
     try {
       if (!(await this.#isOvertaken(push, signal))) {
         const outcome = await this.#pusher.push(push.action, signal);
-        // To have found out what the last one did is no answer to the next one, where there is one.
+        // Recovering the outcome of the previous push does not count as a response to the next one, if there is one.
         if (push.action.type !== 'find-out' || !this.#isLeft(ino)) {
           this.#unanswered.delete(ino);
           this.#refusals.drop(ino);
@@ -322,7 +321,7 @@ export class SyncLoop {
       }
     } catch (error) {
       const failure = failureOf(error);
-      // The network may have refused instead of the service: then there is nothing to do for a person.
+      // A network may have refused instead of the service. In that case a person can do nothing.
       isInDoubt = failure.type === 'park' && failure.isRefusal && this.#state === 'running';
       if (failure.type === 'park' && isInDoubt) void this.#doubt(push, failure, error);
       else this.#record(push.action, failure, error);
@@ -336,23 +335,23 @@ export class SyncLoop {
     this.#wake();
   }
 
-  /** As `failed`, where that may fail itself. Never throws. */
+  /** As `failed`, for a failure of `failed` itself. Never throws. */
   #record({ ino: starter, type }: Action, failure: Failure, error: unknown): void {
     const ino = this.#pushing.ownerOf(starter);
     try {
       this.#failed(ino, type, failure, error);
     } catch (err) {
-      this.#deps.log.error({ ino, err }, 'failure not recorded');
+      this.#deps.log.error({ ino, err }, 'a failure was not recorded');
       this.#agenda.failed(ino, null);
     }
   }
 
-  /** Parks once it is known that the service refused. The push has no place meanwhile. Never rejects. */
+  /** Parks the node once the refusal is known to come from the service. Its push has no place in the queue meanwhile. Never rejects. */
   async #doubt(push: Push, refusal: Parked, error: unknown): Promise<void> {
     const { ino } = push.action;
     const verdict = await this.#refusals.verdict(push);
     const owner = this.#pushing.ownerOf(ino);
-    if (verdict === null) return this.#pushing.release(ino); // given up, tried again, or left to the next start
+    if (verdict === null) return this.#pushing.release(ino); // discarded, retried, or left to the next start
     if (verdict.type === 'refused') this.#record(push.action, refusal, error);
     else if (verdict.type === 'unconfirmed') this.#record(push.action, failureOf(verdict.error), verdict.error);
     else if (verdict.type === 'changed') this.#agenda.failed(owner, null);
@@ -377,16 +376,16 @@ export class SyncLoop {
     return this.#deps.store.get('dirty', ino) !== undefined || this.#intents.ownedBy(ino) !== undefined;
   }
 
-  /** Whether there is something else to be done about the node by now, because of what was seen right before its push. */
+  /** Whether the preflight changed what has to be done about the node. */
   async #isOvertaken({ action, before }: Push, signal: AbortSignal): Promise<boolean> {
-    // What a push did has to be found out whatever became of its place, and what is deleted is looked at by itself.
+    // Recovery is needed whatever happened to the place, and deletions have a preflight of their own.
     if (action.type === 'find-out' || action.type === 'delete') return false;
     const { store, isBeingWritten, beforePush } = this.#deps;
     const looking = beforePush?.(action.ino);
     if (looking === undefined) return false;
     await unlessAborted(looking, signal);
     if (action.type === 'upload') {
-      if (isBeingWritten(action.ino)) return true; // opened again meanwhile: half a file is never pushed
+      if (isBeingWritten(action.ino)) return true; // opened again meanwhile; partly written files are never pushed
     } else if (store.get('node', action.parent)?.remote == null) return true;
     return !isDeepStrictEqual(store.get('node', action.ino), before.node);
   }
@@ -401,7 +400,7 @@ export class SyncLoop {
         const Reason = failure.type === 'offline' ? TransportError : SignInError;
         health.unanswered(error instanceof Reason ? error : new Reason(failure.detail, { cause: error }));
         this.#notAnswered(ino);
-        log.debug({ ino, action: type, detail: failure.detail }, 'service not reached, or sign-in refused');
+        log.debug({ ino, action: type, detail: failure.detail }, 'the service is unreachable, or refused the sign-in');
         return;
       }
       case 'retry':
@@ -429,7 +428,7 @@ export class SyncLoop {
     }
   }
 
-  /** One that gets no answer while others do is put off by itself: it must not pause them again and again. */
+  /** A push that gets no response while others do is put off alone: it must not open the circuit breaker again and again. */
   #notAnswered(ino: Inode): void {
     const { answers } = this.#deps.health;
     const before = this.#unanswered.get(ino);
@@ -437,21 +436,21 @@ export class SyncLoop {
     if (before !== undefined && before < answers) this.#agenda.failed(ino, null);
   }
 
-  /** What keeps one node from being decided about keeps no other. Never throws. */
+  /** Planning failed. The failure affects only its node. Never throws. */
   #undecided(ino: Inode, error: unknown): void {
     const failure = failureOf(error);
     const { store } = this.#deps;
     try {
       if (failure.type === 'park' && store.get('dirty', ino) !== undefined) {
-        // What it began stays begun: nobody was asked what came of it.
+        // The intent stays open: no request asked for its outcome.
         store.transact((tx) => this.#park(tx, ino, failure));
         this.#tellParked(ino, 'decide', failure);
         return;
       }
     } catch (err) {
-      this.#deps.log.error({ ino, err }, 'failure not recorded');
+      this.#deps.log.error({ ino, err }, 'a failure was not recorded');
     }
-    this.#deps.log.error({ ino, err: error }, 'push not decided');
+    this.#deps.log.error({ ino, err: error }, 'the next push of a node could not be decided');
     this.#agenda.failed(ino, null);
   }
 
@@ -468,7 +467,10 @@ export class SyncLoop {
     onEvent({ type: 'parked', path: pathOf(store, ino), reason });
   }
 
-  /** What is dirty at this moment, in a folder or altogether. Where the way up is damaged it counts as `whereUnknown` says. */
+  /**
+   * The nodes that are dirty now, in a folder or altogether. If the records of a node's parents are damaged, it counts as `whereUnknown`
+   * says.
+   */
   #dirtyWithin(within: Inode | null, whereUnknown: 'inside' | 'outside'): Inode[] {
     const { store } = this.#deps;
     const inos = Array.from(this.#agenda.dirty(), ([ino]) => ino);
