@@ -258,7 +258,7 @@ export class Acknowledgement {
       remote: null,
     };
     writeNode(tx, undefined, copy, nowMs);
-    log.info({ ino: copy.ino }, 'changed here and elsewhere, both are kept');
+    log.info({ ino: copy.ino }, 'the file was changed here and elsewhere; both versions are kept');
     return [copy];
   }
 }

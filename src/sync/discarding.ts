@@ -59,7 +59,7 @@ export class Discarding {
       intents.ownedBy(ino)?.action === 'trash' && store.get('dirty', ino)?.parked == null;
     if (inos.some(isUnheard))
       throw new UsageError(
-        'the service was asked to delete something there and has not answered yet: wait until it does',
+        'the service has not answered a deletion in it yet: try again after the answer',
       );
     // The deepest first: a folder is removed once it is empty.
     const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));

@@ -47,20 +47,20 @@ export class DraftBody {
             return { kind: 'file', path: piece.path, offset: piece.position, length: piece.length };
           if (piece.kind === 'zeros') return { kind: 'zeros', length: piece.length };
           if (piece.kind === 'bytes') return { kind: 'bytes', bytes: piece.bytes.slice() };
-          throw new Error('a missing piece in a complete row');
+          throw new Error('a piece is missing in a complete content');
         });
       }
       try {
         for (const piece of missing) await this.#complete(piece.content, piece.extent, signal);
       } catch (error) {
         if (error instanceof ApiError && error.status === 404) {
-          throw new ParkedError('base-lost', 'the service no longer has the version that was changed', {
+          throw new ParkedError('base-lost', 'the service no longer has the version that the change is based on', {
             cause: error,
           });
         }
         throw error;
       }
     }
-    throw new FsError('EIO', 'bytes that were fetched are missing again');
+    throw new FsError('EIO', 'fetched bytes are missing from the cache again');
   }
 }

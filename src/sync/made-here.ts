@@ -78,7 +78,7 @@ export class MadeHere {
     const askedMs = failed.reason instanceof ApiError ? failed.reason.retryAfterMs : null;
     const pauseMs = backoffMs(this.#failures, this.#deps.clock.random(), PAUSE, askedMs);
     this.#closedUntilMs = this.#deps.clock.elapsedMs() + pauseMs;
-    log.debug({ err: failed.reason, pauseMs }, 'names of versions not asked for, later');
+    log.debug({ err: failed.reason, pauseMs }, 'the URLs of versions could not be read; tried again later');
   }
 
   async #name(content: ContentId, signal: AbortSignal): Promise<void> {

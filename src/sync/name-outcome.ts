@@ -90,7 +90,7 @@ export class NameOutcome {
     const parent = ownerOf(store, resource)?.remote?.parent;
     const folder = parent === undefined ? undefined : store.get('node', parent)?.remote?.resource;
     if (folder === undefined) return;
-    const doubt = (cause?: ApiError) => new PostponedError('404, and nothing proves that it is gone', { cause });
+    const doubt = (cause?: ApiError) => new PostponedError('the address answers 404, but no listing proves the deletion', { cause });
     let entries: readonly RemoteEntry[];
     try {
       entries = await changes.list(folder, signal);
@@ -151,7 +151,7 @@ export class NameOutcome {
     const { store, intents } = this.#deps;
     const isOnItsWay = intents.ownedBy(parent) !== undefined && !store.get('dirty', parent)?.parked;
     if (isOnItsWay || store.get('resource', resource) !== parent)
-      throw new PostponedError('the folder that it lies in, or goes into, is being changed', { cause: error });
+      throw new PostponedError('its folder, or its target folder, is being changed', { cause: error });
   }
 
   /** Recovers the intent of a parked node, if it has one. */

@@ -166,7 +166,7 @@ export class NamePush {
         if (way.type !== 'rename' && error.status === 400) throw nameRefused(error);
         this.#mustBeWanted(node, place, way.type === 'rename' ? null : asked);
         if (way.type !== 'rename') continue;
-        log.info({ ino, status: error.status }, 'name is taken on the service, another one is used there');
+        log.info({ ino, status: error.status }, 'the name is taken on the service; another name is used there');
         remoteName = way.name;
       }
     }
@@ -217,7 +217,7 @@ export class NamePush {
         if (isRefusal && kind === 'folder' && targetIno !== remote.parent) {
           const inside = await this.#givingWay.wayInside(target, remote.resource, signal);
           if (inside !== null) {
-            log.info({ ino }, 'folder moved into one that somebody else moved into it: theirs stands');
+            log.info({ ino }, 'two folders were moved into each other here and elsewhere; the move here is undone');
             this.#givingWay.undoMove(ino, inside);
             return;
           }
@@ -233,7 +233,7 @@ export class NamePush {
         if (way.type === 'self') {
           // The node's own old name is the obstacle (`readme` to `README` on a service that folds case). A temporary name comes first.
           await this.#place(node, remote, target, temporaryName(ino), temporaryName(ino), signal);
-          throw new PostponedError('on its way over a temporary name');
+          throw new PostponedError('it has a temporary name on the service until its new name is free');
         }
         this.#mustBeWanted(node, place, way.type === 'rename' ? null : asked);
         if (way.type === 'rename') remoteName = way.name;
@@ -254,7 +254,7 @@ export class NamePush {
     const isElsewhere = now?.local?.parent !== before?.parent || now?.local?.name !== before?.name;
     const isOther = now?.remote?.resource !== remote?.resource;
     const isTaken = name !== null && [...index.occupants(parent, name)].some((other) => other !== ino);
-    if (isElsewhere || isOther || isTaken) throw new PostponedError("its place is another by now, or somebody else's");
+    if (isElsewhere || isOther || isTaken) throw new PostponedError('its place changed, or is occupied');
   }
 
   /** The service has the node under another name than requested, because that name was taken. The next listing uses that name here too. */
@@ -272,7 +272,7 @@ export class NamePush {
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
       await this.#outcome.parentMissing(refused.place.parent, refused.folder, error, signal);
-      throw new PostponedError('the folder that it goes into is gone', { cause: error });
+      throw new PostponedError('its target folder was deleted', { cause: error });
     }
   }
 

@@ -85,7 +85,7 @@ const TEMPORARY = '.cfs-moving-';
 /** @throws ProtocolError if the service gave a new resource the address of another one of ours */
 export function mustBeUnknown(tx: Transaction, resource: ResourceUrl): void {
   if (tx.get('resource', resource) !== undefined)
-    throw new ProtocolError(`${resource}: the address of another resource`);
+    throw new ProtocolError(`${resource}: the service gave this address to two resources`);
 }
 
 /** The service does not have `resource` any more, because this mount requested it. */

@@ -250,7 +250,7 @@ export class SyncLoop {
         for (const ino of pushed) this.#pushing.abort(ino, 'given up');
         if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
       }
-      if (inos.some(isOpenForWriting)) throw new UsageError('a file there is open for writing: close it first');
+      if (inos.some(isOpenForWriting)) throw new UsageError('a file in it is open for writing: close it first');
       const given = this.#discarding.preview(inos);
       onTreeChange(this.#discarding.discard(inos));
       return given;

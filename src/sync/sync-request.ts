@@ -4,44 +4,44 @@ import type { NodeRecord, StoreReader } from '../store/tables.ts';
 import type { Blocker } from './push.ts';
 import { changeKindOf, type ParkedChange, parkedChange, pathOf } from './sync-event.ts';
 
-/** What became of what one `syncNow` was to push. */
+/** The result of one `syncNow`. */
 export interface SyncReport {
-  /** Nodes that the service has now as they were here. */
+  /** Nodes whose present state the service has now. */
   readonly pushed: number;
-  /** Nodes that stay behind: refused themselves, or waiting for one that was. */
+  /** Nodes that are not pushed: they were refused, or wait for one that was. */
   readonly parked: readonly ParkedChange[];
-  /** Nodes that are open, so that their turn comes when they are closed. */
+  /** Nodes that are open. They are pushed after they are closed. */
   readonly open: number;
 }
 
 export interface SyncRequestDeps {
   readonly inos: readonly Inode[];
   readonly store: StoreReader;
-  /** Whether a push of the node is under way, or of unknown outcome. */
+  /** Whether a push of the node is running, or has an unknown outcome. */
   readonly isBusy: (ino: Inode) => boolean;
   readonly isBeingWritten: (ino: Inode) => boolean;
-  /** `found`: what was found of others already, in the same look at everything. */
+  /** `found`: the blockers of other nodes, found in the same pass. */
   readonly blockerOf: (ino: Inode, found: Map<Inode, Blocker | null>) => Blocker | null;
   readonly signal: AbortSignal | undefined;
   readonly onEnd: (request: SyncRequest) => void;
 }
 
-/** How much of a `syncNow` is still to be done. */
+/** The remaining work of a `syncNow`. */
 export interface SyncLeft {
   readonly changes: number;
-  /** Of contents that are to be pushed, whole. */
+  /** Total length of the contents that are to be pushed. */
   readonly bytes: number;
 }
 
-/** Gets what tells how much is left, while it lasts. */
+/** Gets a function that returns the remaining work, while the request runs. */
 export type OnBegin = (left: () => SyncLeft) => void;
 
-/** The set of changes that one `syncNow` waits for, and how far they are. */
+/** The changes that one `syncNow` waits for, and their progress. */
 export class SyncRequest {
   readonly report: Promise<SyncReport>;
   readonly #deps: SyncRequestDeps;
   readonly #left = new Map<Inode, Wanted>();
-  /** Not asked for, but in the way of what is: a parent that is new, a name that has to become free. */
+  /** Nodes that were not requested but have to be pushed first: a new parent, a node whose name has to become free. */
   readonly #before = new Set<Inode>();
   readonly #parked: ParkedChange[] = [];
   #pushed = 0;
@@ -56,7 +56,7 @@ export class SyncRequest {
       this.#resolve = resolve;
       this.#reject = reject;
     });
-    // Whoever asked may have gone meanwhile.
+    // The caller may have stopped waiting meanwhile.
     this.report.catch(() => {});
     for (const ino of deps.inos) {
       const node = soundNode(deps.store, ino);
@@ -67,12 +67,12 @@ export class SyncRequest {
     else deps.signal?.addEventListener('abort', this.#aborted, { once: true });
   }
 
-  /** Whether the node's push is wanted at once. */
+  /** Whether the node has to be pushed immediately. */
   has(ino: Inode): boolean {
     return this.#left.has(ino) || this.#before.has(ino);
   }
 
-  /** The push of `ino` waits for that of another. @returns whether that is news, so that one should be decided about now */
+  /** The push of `ino` waits for that of another node. @returns whether this is new, so that the other node should be planned now */
   waitsFor(ino: Inode, before: Inode): boolean {
     if (!this.has(ino) || this.has(before)) return false;
     this.#before.add(before);
@@ -92,11 +92,11 @@ export class SyncRequest {
     return this.#left.keys();
   }
 
-  /** Looks again: at one node, or (when nothing moves any more) at all that are left. */
+  /** Checks one node again, or all remaining ones if nothing changes any more. */
   check(ino?: Inode): void {
     if (ino !== undefined) this.#checkOne(ino);
     else {
-      // A deleted folder of thousands is looked at once, not once for each that goes with it, and so is each of a long row.
+      // A deleted folder of thousands is checked once, not once for each node in it; so is each node of a long wait chain.
       const found = new Map<Inode, Blocker | null>();
       for (const left of [...this.#left.keys()]) if (!this.#checkOne(left)) this.#checkBlocked(left, found);
     }
@@ -110,7 +110,7 @@ export class SyncRequest {
     this.#reject(reason);
   }
 
-  /** @returns whether it is not waited for any more */
+  /** @returns whether the request does not wait for the node any more */
   #checkOne(ino: Inode): boolean {
     const wanted = this.#left.get(ino);
     if (wanted === undefined) return true;
@@ -158,7 +158,7 @@ export class SyncRequest {
   }
 }
 
-/** The node as it was when it was asked for. */
+/** The node as it was at the request. */
 interface Wanted {
   readonly exists: boolean;
   readonly parent: Inode | null;

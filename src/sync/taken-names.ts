@@ -12,32 +12,35 @@ import type { Place } from './refused-names.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 
-/** A name that the service refused for whom, and where. */
+/** A name that the service refused, with the node and the place that it was for. */
 export interface RefusedName {
   readonly ino: Inode;
   readonly kind: NodeKind;
-  /** The resource that was to get it; null for one that was to be made. */
+  /** The resource that was to get the name; null for a creation. */
   readonly self: ResourceUrl | null;
   readonly folder: ResourceUrl;
   readonly name: string;
-  /** The same as it is called here. */
+  /** The same place by its local name. */
   readonly place: Place;
 }
 
-/** Another node has a name that `asker` wants for that place, and is to leave it. */
+/** Another node has the name that `asker` wants for that place, and is about to leave it. */
 export type OnInTheWay = (ino: Inode, asker: Inode, place: Place) => void;
 
 export type WayAround =
-  /** The folder is there already, made on both sides: take it. */
+  /** The folder exists on both sides: use it. */
   | { readonly type: 'adopt'; readonly url: ResourceUrl }
-  /** Ask for another name. The file keeps its own here. */
+  /** Request another name. The file keeps its own name here. */
   | { readonly type: 'rename'; readonly name: string }
-  /** Nobody has it any more: ask again. Or it stands in its own way, where case is folded. */
+  /**
+   * `again`: no entry has the name any more, so request it again. `self`: the node's own old name is the obstacle, on a service that folds
+   * case.
+   */
   | { readonly type: 'again' | 'self' };
 
 /**
- * Ways around names that the service says are taken, though no node of ours that the plan knows of has them: somebody else
- * was faster, or the service folds case. Looks into the folder, once.
+ * Resolves name collisions with entries that no dirty node of ours explains: another client was faster, or the service folds case. Lists the
+ * folder once.
  */
 export class TakenNames {
   readonly #deps: TakenNamesDeps;
@@ -46,7 +49,7 @@ export class TakenNames {
     this.#deps = deps;
   }
 
-  /** @throws PostponedError when the name is about to be free · what `RemoteChanges.list` throws */
+  /** @throws PostponedError if the name is about to be free · what `RemoteChanges.list` throws */
   async wayAround({ ino, kind, self, folder, name, place }: RefusedName, signal: AbortSignal): Promise<WayAround> {
     const { store, changes, host, clock, index } = this.#deps;
     const entries = await changes.list(folder, signal);
@@ -56,7 +59,7 @@ export class TakenNames {
     for (const holder of holders) {
       const owner = store.get('resource', holder.url);
       if (owner !== undefined && owner !== ino && index.has(owner)) {
-        // On its way elsewhere; or somebody else gave it the name, and the plan has to know that to get around it.
+        // The holder is moving away, or another client renamed it. In the second case the plan needs its new place to resolve the collision.
         this.#learnPlace(owner, holder, folder);
         if (this.#isLeaving(owner)) {
           this.#deps.onInTheWay(owner, ino, place);
@@ -73,7 +76,7 @@ export class TakenNames {
     return { type: 'rename', name: conflictName(name, { nowMs: clock.nowMs(), host, bytes: 'own', isTaken }) };
   }
 
-  /** Not one whose bytes alone are to be pushed, maybe for days: it stays where it is. Nor one that is parked. */
+  /** A node whose name or folder changes, or which is deleted. Not a node that only uploads bytes, which may take days, nor a parked one. */
   #isLeaving(ino: Inode): boolean {
     const { store } = this.#deps;
     const node = store.get('node', ino);
@@ -81,7 +84,7 @@ export class TakenNames {
     return node.local === null || isMoved(node.local, node.remote);
   }
 
-  /** The service has a node of ours elsewhere than we knew. */
+  /** The service has a node of ours at another place than recorded. */
   #learnPlace(ino: Inode, entry: RemoteEntry, folder: ResourceUrl): void {
     const { store, intents, naming, clock, onDirty } = this.#deps;
     const parent = store.get('resource', folder);
@@ -106,7 +109,7 @@ export interface TakenNamesDeps {
   readonly host: string;
 }
 
-/** How services that fold case compare names. */
+/** The form of a name that services which fold case compare. */
 function folded(name: string): string {
   return name.normalize('NFC').toLowerCase();
 }

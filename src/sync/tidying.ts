@@ -4,15 +4,14 @@ import type { Contents } from '../bytes/contents.ts';
 import type { MadeHere } from './made-here.ts';
 
 /**
- * What has time until nothing is being pushed: versions get their names where room is needed, take over what they still have in
- * their bases, and contents that nothing refers to any more give their space back. Asked for after changes, done a moment later, in small portions; when
- * nothing changes nothing happens.
+ * Background work that waits until no push is running: unidentified versions get their names if the cache needs space, layers are merged, and
+ * contents without references are removed. It runs shortly after a change, in small portions. Without changes it does nothing.
  */
 export class Tidying {
   readonly #deps: TidyingDeps;
   readonly #stopped = new AbortController();
   #cancel: (() => void) | null = null;
-  /** Of the run that asks for names again. A timer of its own: a change in the meantime is not to wait for it. */
+  /** The next run that asks for names. It has a timer of its own, because a change must not wait for it. */
   #cancelNaming: (() => void) | null = null;
   #isRunning = false;
 
@@ -20,7 +19,7 @@ export class Tidying {
     this.#deps = deps;
   }
 
-  /** Something changed. Cheap: to be called in the path of an operation. */
+  /** Something changed. Cheap, because operations call it. */
   soon(afterMs = PAUSE_MS): void {
     if (this.#cancel !== null || this.#stopped.signal.aborted) return;
     this.#cancel = this.#deps.clock.after(afterMs, () => {
@@ -48,12 +47,12 @@ export class Tidying {
       if (madeHere.isNeeded) this.#nameIn(madeHere.pauseMs);
       if (!isBusy()) await contents.mergeLayers(this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
-      // What is leased waits for the next change; a long row of the rest goes on in portions.
+      // A leased content waits for the next change. The others continue in portions.
       const isMore = contents.collect();
       const isOpen = isQuiet && madeHere.pauseMs === 0;
       if ((isOpen && madeHere.isNeeded) || isMore) this.soon(PORTION_MS);
     } catch (err) {
-      log.warn({ err }, 'contents not tidied');
+      log.warn({ err }, 'maintenance of the contents failed');
     } finally {
       this.#isRunning = false;
     }
@@ -73,7 +72,7 @@ export interface TidyingDeps {
   readonly madeHere: Pick<MadeHere, 'nameVersions' | 'isNeeded' | 'pauseMs'>;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Whether something is being pushed, which goes first. */
+  /** Whether pushes are running. They go first. */
   readonly isBusy: () => boolean;
 }
 

@@ -5,14 +5,14 @@ import type { Contents } from '../bytes/contents.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 
-/** What a file held as `was` is the content `is` from now on, of the same bytes: so it is for those who have it open. */
+/** The content `was` of a file is replaced by `is`, which has the same bytes. Handles of the file switch to it. */
 export type OnSameBytes = (ino: Inode, was: ContentId, is: ContentId) => void;
 
 /**
- * A save that changed no byte makes no version: the node goes back to the content that the service has. Bytes are compared, and
- * only those that are here; nothing is fetched for it.
+ * A save that changed no byte makes no version: the node returns to the content that the service has. Only cached bytes are compared; nothing
+ * is fetched.
  *
- * @returns whether that was so, and there is nothing to push any more
+ * @returns whether the draft was unchanged, so that nothing has to be pushed
  */
 export async function settleUnchanged(
   deps: {
@@ -40,7 +40,8 @@ export async function settleUnchanged(
   return store.transact((tx) => {
     const node = tx.get('node', ino);
     if (!node?.local || !isDeepStrictEqual(node, before) || isChanging(contents, draft)) return false;
-    // Whoever has it open goes on with what the service has: what he writes next is over that, whatever comes there meanwhile.
+    // Programs that have the file open continue on the content of the service. Their next write is based on it, whatever arrives there
+    // meanwhile.
     contents.seal(tx, draft);
     tx.afterCommit(() => deps.onSameBytes?.(ino, draft, known));
     writeNode(tx, node, { ...node, local: { ...node.local, content: known } }, clock.nowMs());
@@ -48,7 +49,7 @@ export async function settleUnchanged(
   });
 }
 
-/** Whether it was written to since it was flushed last, or is at this moment. */
+/** Whether the draft was written to since its last flush, or is being written to now. */
 function isChanging(contents: Contents, draft: ContentId): boolean {
   return contents.isBeingWritten(draft) || contents.isUnflushed(draft);
 }
@@ -67,7 +68,7 @@ async function isSame(
       const ours = contents.readAll(draft, extent);
       const theirs = ours === null ? null : contents.readAll(known, extent);
       if (ours === null || theirs === null || Buffer.compare(ours, theirs) !== 0) return false;
-      // Never long in one turn: others wait for their answers.
+      // Yields between portions: requests of programs come first.
       if (++blocks % BLOCKS_PER_TURN === 0) await new Promise((resolve) => setImmediate(resolve));
       if (signal.aborted) return false;
     }
@@ -75,7 +76,10 @@ async function isSame(
   return true;
 }
 
-/** Where a draft may differ from what the service has: over that itself, only where it was written or cut. */
+/**
+ * The ranges in which a draft may differ from the content of the service. If that content is its base, these are the written or truncated
+ * ranges.
+ */
 function ownRanges(contents: Contents, draft: ContentId, known: ContentId, sizeBytes: number): readonly Extent[] {
   const record = contents.record(draft);
   if (record === undefined || record.base !== known) return [{ start: 0, end: sizeBytes }];

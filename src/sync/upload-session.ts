@@ -135,7 +135,7 @@ export class UploadSession {
         writeNode(tx, node, after, clock.nowMs());
         node = after;
       }
-      if (contents.isBeingWritten(content)) throw new PostponedError('it is being written to at this moment');
+      if (contents.isBeingWritten(content)) throw new PostponedError('a program is writing the file');
       if (!tx.get('content', content)?.sealed) contents.seal(tx, content);
       const frozen = tx.get('content', content);
       if (frozen !== undefined && node.local !== null && frozen.sizeBytes !== node.local.sizeBytes) {
@@ -255,7 +255,7 @@ export class UploadSession {
     const sizeBytes = contents.sizeOf(content);
     let progress = isNew ? { complete: false, receivedBytes: 0 } : await uploads.versionProgress(version, signal);
     for (let sends = 0, refusals = 0, moves = 0; progress !== null && !progress.complete; ) {
-      if (sends++ === SENDS_MAX) throw new TransportError('the version keeps ending early');
+      if (sends++ === SENDS_MAX) throw new TransportError('the transfer of the version ended early several times');
       const start = progress.receivedBytes;
       if (start > sizeBytes) return 'lost';
       // Only here: a complete version is acknowledged, so that the file's deletion knows what it deletes.
@@ -279,7 +279,7 @@ export class UploadSession {
         if (isMoving) {
           log.debug(
             { ino, waitMs: REFUSAL_PAUSE_MS * refusals },
-            'version holds another number of bytes, asking again',
+            'the version holds another number of bytes; its progress is read again',
           );
           await clock.sleep(REFUSAL_PAUSE_MS * refusals, signal);
         }
@@ -334,7 +334,7 @@ export class UploadSession {
     return ageMs >= 0 && ageMs <= JUST_NOW_MS;
   }
 
-  /** Whether the file holds other bytes by now, which need nothing of the frozen draft. */
+  /** Whether the file holds other bytes by now, which need none of the frozen draft's. */
   #isWrittenAnew(file: ResourceUrl, frozen: ContentId): boolean {
     const { store, contents } = this.#deps;
     const now = ownerOf(store, file)?.local?.content ?? null;
@@ -379,12 +379,12 @@ function isForPerson(error: unknown): boolean {
   return failureOf(error).type === 'park';
 }
 
-/** Its base became a version meanwhile, by the upload of another file (a conflicted copy), and its file is in the cache now. */
+/** A base became a version meanwhile, by the upload of another file (a conflicted copy), and its file has moved into the cache. */
 function isMoved(error: unknown): boolean {
   return error instanceof StorageError && (error.cause as NodeJS.ErrnoException | undefined)?.code === 'ENOENT';
 }
 
-/** The file's 404, on whichever request it came. */
+/** A 404 of the file itself, on any request of the upload. */
 class FileGone extends Error {}
 
 /** Versions created for one draft before it is parked. */

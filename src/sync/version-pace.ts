@@ -2,20 +2,20 @@ import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 
 /**
- * Versions are not spent: the service keeps only a few (docs/service.md 13.7), and a file that is saved every half minute would
- * push the version of this morning out within three. So the time between two pushes of one file grows with its versions of
- * the last hour, from 2 s to 5 min. (Fourfold each time: doubling alone would make ten versions of 40 saves in 20 minutes.)
+ * The version throttle. The service keeps only a few versions (docs/service.md 13.7): a file that is saved every half minute would drop this
+ * morning's version within three minutes. So the interval between two pushes of a file grows with its number of versions in the last hour,
+ * from 2 s to 5 min. It grows fourfold each time: doubling would make ten versions of 40 saves in 20 minutes.
  */
 export class VersionPace {
   readonly #clock: Clock;
-  /** When the latest versions of a file were made, oldest first, by `elapsedMs`. */
+  /** Moments of the latest versions of each file, oldest first, by `elapsedMs`. */
   readonly #made = new Map<Inode, number[]>();
 
   constructor(clock: Clock) {
     this.#clock = clock;
   }
 
-  /** A version of the file was made. */
+  /** The file got a new version. */
   note(ino: Inode): void {
     const times = this.#recent(ino);
     times.push(this.#clock.elapsedMs());
@@ -28,7 +28,7 @@ export class VersionPace {
     }
   }
 
-  /** The moment before which the file's next version should not be made, by `elapsedMs`; 0 when nothing speaks against it. */
+  /** The moment before which the file should get no other version, by `elapsedMs`; 0 for none. */
   notBeforeMs(ino: Inode): number {
     const times = this.#recent(ino);
     const last = times.at(-1);
@@ -49,7 +49,7 @@ export class VersionPace {
 const HOUR_MS = 3_600_000;
 const INTERVAL_FIRST_MS = 2_000;
 const INTERVAL_MAX_MS = 5 * 60_000;
-/** More do not change the interval. */
+/** A longer history does not change the interval. */
 const TIMES_MAX = 16;
-/** Files whose pace is remembered; the one that was quiet for longest is forgotten. */
+/** Files whose history is kept. The file that was not pushed for the longest time is dropped first. */
 const FILES_MAX = 10_000;

@@ -1,10 +1,10 @@
 import type { Inode } from '../base/vocabulary.ts';
 
-/** Who waits for whose push. Each node waits for at most one other. */
+/** The wait chains: which node waits for the push of which other node. Each node waits for at most one other. */
 export class Waits {
   readonly #blockers = new Map<Inode, Inode>();
   readonly #waiters = new Map<Inode, Set<Inode>>();
-  /** Who waits for nobody in the end, as was found since one of them began to wait: of a long row each would go to its end. */
+  /** Nodes whose wait chain is known to end. Without this memo, each node of a long chain would walk to its end. */
   readonly #ending = new Set<Inode>();
 
   add(ino: Inode, blocker: Inode): void {
@@ -15,7 +15,7 @@ export class Waits {
     waiters.add(ino);
   }
 
-  /** Those who wait for each other, `ino` among them; none where it waits for nobody in the end, or for others that do. */
+  /** The nodes of the cycle that `ino` is part of; empty if its chain ends, or leads into a cycle of other nodes. */
   ringOf(ino: Inode): readonly Inode[] {
     if (this.#ending.has(ino) || this.#ending.size > ENDING_MAX) this.#ending.clear();
     const ring = new Set<Inode>();
@@ -26,7 +26,7 @@ export class Waits {
     return [];
   }
 
-  /** @returns for whom it waited */
+  /** @returns the node that `ino` waited for */
   end(ino: Inode): Inode | undefined {
     const blocker = this.#blockers.get(ino);
     if (blocker === undefined) return undefined;

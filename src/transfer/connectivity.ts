@@ -127,7 +127,7 @@ export class Connectivity {
     const again = (sinceMs: number): void => {
       cancel = this.#clock.after(sinceMs + SILENCE_MS_MAX - this.#clock.elapsedMs(), () => {
         if (this.#heardMs > sinceMs) again(this.#heardMs);
-        else this.#unanswered(new TransportError('no answer for long', { timedOut: true }));
+        else this.#unanswered(new TransportError('no answer within the time limit', { timedOut: true }));
       });
     };
     again(this.#clock.elapsedMs());
@@ -208,7 +208,7 @@ export class Connectivity {
     const why = error instanceof Error ? error.message : String(error);
     // Temporarily out of order: the origin of the earlier refusal is not known.
     if (!isRefusal(error)) return new TransportError(`the service could not be asked: ${why}`, { cause: error });
-    this.#foreign = new StrangeNetworkError(why, 'every request is refused here, and not by the service', {
+    this.#foreign = new StrangeNetworkError(why, 'this network refuses every request; the service does not', {
       cause: error,
     });
     this.#unanswered(this.#foreign);

@@ -122,7 +122,7 @@ class ChunkFilling {
     const bytesRead = await this.#files.read(piece.path, target, piece.offset + this.#at);
     if (bytesRead === target.byteLength) return;
     const missing = piece.length - this.#at - bytesRead;
-    throw new StorageError(`${piece.path}: ends ${missing} bytes before what was promised`);
+    throw new StorageError(`${piece.path}: is ${missing} bytes shorter than announced`);
   }
 
   #buffer(bytes: number): Buffer {

@@ -4,11 +4,11 @@ import { newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
 
 /**
- * A save keeps the file's history: which node takes over a resource when names change hands.
+ * A save keeps the file's history: decides which node takes over a resource when a name passes to another file.
  *
- * Programs save in three ways: (a) write another file and rename it over the old one, (b) rename the old one away and create
- * the name again, (c) delete and create. For the service each is a deletion and a new file; here the file that has the name
- * in the end takes over the resource that had it before, and its bytes become the next version.
+ * Programs save in three ways: (a) write another file and rename it over the old one, (b) rename the old one away and create the name again,
+ * (c) delete and create. The service would see a deletion and a new file each time. Instead, the file that ends up with the name takes over
+ * the resource, and its bytes become the next version.
  */
 export class Succession {
   readonly #intents: Intents;
@@ -16,15 +16,15 @@ export class Succession {
   readonly #succeeded: (former: Inode, heir: Inode) => void;
   readonly #saveWindowMs: number;
   readonly #settleMs: number;
-  /** Names whose resource was left without a file a moment ago, and by which node. In memory: a crash ends the moment. */
+  /** Names whose file was renamed away or deleted a moment ago, with the node that had them. In memory: a crash ends the moment. */
   readonly #vacated = new Map<string, { readonly ino: Inode; readonly atMs: number }>();
 
   constructor(deps: {
     readonly intents: Intents;
     readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
-    /** Another node than the one the user acted on has something to push now, or nothing any more. */
+    /** A node other than the one that the user acted on became dirty or clean. */
     readonly changed: (ino: Inode, what: 'moved' | 'removed') => void;
-    /** What the user knows as one file is another node now. */
+    /** Another node is now the file that the user sees under this name. */
     readonly succeeded: (former: Inode, heir: Inode) => void;
   }) {
     this.#intents = deps.intents;
@@ -35,14 +35,14 @@ export class Succession {
   }
 
   /**
-   * Whether `source` is a save in the making, which may give up its own resource for another: it has none, or one that this
-   * mount made a moment ago and nobody else changed. `mv big-old-file over-another` is not.
+   * Whether `source` is a save in progress, which may give up its own resource for another one. It has no resource, or one that this mount
+   * created a moment ago and that no other client changed. `mv big-old-file over-another` is no such save.
    */
   isDraftFile(source: NodeRecord, nowMs: number): boolean {
     if (source.kind === 'folder' || source.localOnly || this.#isBusy(source.ino)) return false;
     const { local, remote } = source;
     if (remote === null) return true;
-    // A null content is one that we do not know: somebody else wrote it, or its bytes have no name yet that we could keep.
+    // A null content is unknown here: another client wrote it, or the version of its bytes has no known URL.
     return (
       remote.createdHereMs !== null &&
       nowMs - remote.createdHereMs < this.#saveWindowMs &&
@@ -53,8 +53,8 @@ export class Succession {
   }
 
   /**
-   * Rule (a): `source` is about to be renamed over `target`. @returns the remote facet that it takes over, or undefined when
-   * the target is to be deleted on the service. The target's node is gone, or a tombstone, afterwards.
+   * Rule (a): `source` is about to be renamed over `target`. Afterwards the target's node is removed, or a tombstone.
+   * @returns the remote facet that `source` takes over, or undefined if the target has to be deleted on the service
    */
   replace(tx: Transaction, source: NodeRecord, target: NodeRecord, nowMs: number): RemoteFacet | undefined {
     if (target.kind !== source.kind || !this.isDraftFile(source, nowMs)) {
@@ -79,8 +79,9 @@ export class Succession {
   }
 
   /**
-   * Rules (b) and (c): `parent`/`name` gets a file again. @returns the remote facet that the file at that name takes over, or
-   * undefined. `source`: the node that is renamed there, undefined when it is created; `heir`: its inode, or that of the new one.
+   * Rules (b) and (c): `parent`/`name` gets a file again. `source`: the node that is renamed there, undefined for a creation. `heir`: its
+   * inode, or that of the new file.
+   * @returns the remote facet that the file takes over, or undefined
    */
   reclaim(
     tx: Transaction,
@@ -101,10 +102,11 @@ export class Succession {
     if (former === undefined || former.remote === null || former.kind !== place.kind) return undefined;
     const { remote, local } = former;
     if (remote.parent !== place.parent || remote.shownAs !== place.name) return undefined;
-    // An upload in flight for a deleted file continues for the one that has its name now. Other operations have to end first.
+    // An upload in flight for a deleted file continues for the file that has its name now. Other operations have to end first.
     const intent = this.#intents.ownedBy(former.ino);
     if (intent !== undefined && (intent.content === null || local !== null)) return undefined;
-    // The renamed one becomes a file of its own. Without a content it is "the newest version of that resource", which is about to mean
+    // The renamed node becomes a new file. Without a content of its own it shows the newest version of its resource, which is about to have
+    // other bytes. Then it has to keep the resource.
     // other bytes: then it has to keep the resource.
     if (local !== null && local.content === null) return undefined;
     tx.afterCommit(() => this.#succeeded(former.ino, heir));
@@ -120,8 +122,8 @@ export class Succession {
   }
 
   /**
-   * `source` gives up its own resource, if any, for `remote`. The resource given up gets a tombstone, whose content is the one
-   * that `source` still shows: it must not be trashed before that content is pushed (`sync/plan`).
+   * `source` gives up its own resource, if any, for `remote`. A tombstone gets the resource that was given up. Its content is the one that
+   * `source` still shows: the resource must not be deleted before that content is pushed (`sync/plan`).
    */
   #takeOver(tx: Transaction, source: NodeRecord, remote: RemoteFacet, nowMs: number): RemoteFacet {
     if (source.remote !== null) {
@@ -134,8 +136,8 @@ export class Succession {
   }
 
   /**
-   * `before` stays on this machine from now on, and is written so: what the service has of it, or is being sent for it, gets a tombstone. What
-   * is being made for it does so when it is there (`sync/outcome`).
+   * `before` becomes local-only, and the caller writes it so. A tombstone gets its resource, and its upload in flight. For a creation in
+   * flight, `sync/outcome` makes the tombstone when the resource exists.
    */
   giveUp(tx: Transaction, before: NodeRecord, nowMs: number): void {
     if (before.remote === null) return;
@@ -144,7 +146,10 @@ export class Succession {
     if (before.kind === 'folder') this.#moveRemoteChildren(tx, before.ino, tombstone, nowMs);
   }
 
-  /** The remote folder of `from` is that of `to` now. Nodes that are still in it remotely are dirty: `from` is empty here. */
+  /**
+   * The remote folder of `from` now belongs to `to`. Nodes that are still in it on the service become dirty: the local folder `from` is
+   * empty.
+   */
   #moveRemoteChildren(tx: Transaction, from: Inode, to: Inode, nowMs: number): void {
     for (const [ino] of tx.all('dirty')) {
       const node = tx.get('node', ino);
@@ -154,7 +159,7 @@ export class Succession {
     }
   }
 
-  /** @returns the tombstone of a resource that no node has */
+  /** @returns the tombstone of a resource that belongs to no node */
   #bury(tx: Transaction, kind: NodeRecord['kind'], remote: RemoteFacet, nowMs: number): Inode {
     const ino = newInode(tx);
     writeNode(tx, undefined, { ino, kind, localOnly: false, local: null, remote }, nowMs);

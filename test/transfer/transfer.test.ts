@@ -363,7 +363,7 @@ describe('a body', () => {
     const chunks = body.chunks()[Symbol.asyncIterator]();
     expect((await chunks.next()).value?.byteLength).toBe(512 * 1024);
     expect(openDescriptors(path)).toBe(1);
-    await expect(chunks.next()).rejects.toThrow(`${path}: ends 300000 bytes before what was promised`);
+    await expect(chunks.next()).rejects.toThrow(`${path}: is 300000 bytes shorter than announced`);
     expect(openDescriptors(path)).toBe(0);
 
     // Nobody wants the rest.
