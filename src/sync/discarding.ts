@@ -58,9 +58,7 @@ export class Discarding {
     const isUnheard = (ino: Inode): boolean =>
       intents.ownedBy(ino)?.action === 'trash' && store.get('dirty', ino)?.parked == null;
     if (inos.some(isUnheard))
-      throw new UsageError(
-        'the service has not answered a deletion in it yet: try again after the answer',
-      );
+      throw new UsageError('the service has not answered a deletion in it yet: try again after the answer');
     // The deepest first: a folder is removed once it is empty.
     const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));
     store.transact((tx) => {

@@ -90,7 +90,8 @@ export class NameOutcome {
     const parent = ownerOf(store, resource)?.remote?.parent;
     const folder = parent === undefined ? undefined : store.get('node', parent)?.remote?.resource;
     if (folder === undefined) return;
-    const doubt = (cause?: ApiError) => new PostponedError('the address answers 404, but no listing proves the deletion', { cause });
+    const doubt = (cause?: ApiError) =>
+      new PostponedError('the address answers 404, but no listing proves the deletion', { cause });
     let entries: readonly RemoteEntry[];
     try {
       entries = await changes.list(folder, signal);
