@@ -3,97 +3,103 @@ import { isContentDirty } from '../store/node-table.ts';
 import type { DirtyRecord, LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 
 /**
- * From what is here and what the service was last seen to have, the next steps that the service accepts. Pure: it reads a
- * view, it decides, it changes nothing; whoever carries a step out asks again afterwards. Every decision looks at one dirty
- * node and those that stand in its way, so a change costs what is dirty around it, never the size of the tree.
+ * Compares the local state with the last known state of the service, and decides the next step that the service accepts. Pure: it reads a
+ * view and changes nothing. After a step, the caller asks again. A decision reads one dirty node and the nodes in its way, so that its cost
+ * depends on the dirty nodes around it, not on the size of the tree.
  *
- * Order: a parent before what lies in it · what leaves a folder before the folder's deletion · a name is free before it is
- * given again; when the way to that leads back to whom it blocks (a swap, a cycle, a file that becomes the folder it lies
- * in) the one in the way goes to a temporary name first · a folder never into itself: what lies between moves out before.
+ * Order:
+ *
+ *  - A folder is created before its entries.
+ *  - Entries that move out of a folder leave it before the folder is deleted.
+ *  - A name becomes free before another node gets it. If the wait chain for the name is a cycle (a swap, a file that becomes the folder that
+ *   contained it), the node in the way gets a temporary name first.
+ *  - A folder never moves into itself: folders between the two move out first.
  */
 
-/** A step that the service takes part in. `ino` is whom it changes. */
+/** A step that needs a request. `ino` is the node that it changes. */
 export type Action =
-  /** Finds out what a push did whose answer never came, and finishes or forgets it. */
+  /** Recovers the intent of a push whose response was lost: completes or ends it. */
   | { readonly type: 'find-out'; readonly ino: Inode }
   | { readonly type: 'create-folder'; readonly ino: Inode; readonly parent: Inode; readonly name: string }
-  /** Makes the file and sends its bytes. */
+  /** Creates the file and sends its bytes. */
   | { readonly type: 'create-file'; readonly ino: Inode; readonly parent: Inode; readonly name: string }
-  /** Makes the bytes that are here the next version. */
+  /** Uploads the present bytes as the next version. */
   | { readonly type: 'upload'; readonly ino: Inode }
   | {
       readonly type: 'relocate';
       readonly ino: Inode;
       readonly parent: Inode;
-      /** File name; null: a temporary one, to be out of the way. */
+      /** File name; null: a temporary name, because the node is in the way of another. */
       readonly name: string | null;
     }
-  /** Deletes a resource; of a folder everything below it, `below` being what this mount knows to lie there (all deleted here). */
+  /** Deletes a resource, a folder with everything below it. `below`: the nodes of this mount in that folder, all of them deleted here. */
   | { readonly type: 'delete'; readonly ino: Inode; readonly below: readonly Inode[] };
 
 export type Decision =
   | { readonly type: 'push'; readonly action: Action }
   /**
-   * A save: the bytes of `ino` become the next version of the file that `from` was, so its history goes on under its name.
-   * Their remote facets change places, in one record, without the service.
+   * A save: the bytes of `ino` become the next version of the file that `from` was. The file keeps its history and its remote name. The two
+   * nodes exchange their remote facets in one record, without a request.
    */
   | { readonly type: 'inherit'; readonly ino: Inode; readonly from: Inode }
-  /** The folder cannot go to the trash in one piece: what lies in it goes one by one. */
+  /** The folder cannot be moved to the trash whole: its entries are deleted one by one. */
   | { readonly type: 'split'; readonly ino: Inode }
-  /** Decide again when that node's push ended or its record changed. */
+  /** Plan again when the push of that node has ended or its record changed. */
   | {
       readonly type: 'wait';
       readonly for: Inode;
       readonly because: 'parent' | 'name' | 'below' | 'above' | 'bytes' | 'push';
     }
-  /** The push of `ino` sends bytes to a file that was removed since: end it. Decide again when it ended. */
+  /** The push of `ino` sends bytes to a file that was removed since: abort it. Plan again when it has ended. */
   | { readonly type: 'end'; readonly ino: Inode }
-  /** Decide again at that moment (of `elapsedMs`): it was changed, or tried, a moment ago. */
+  /** Plan again at that moment (by `elapsedMs`): the node is in its settle delay or back-off. */
   | { readonly type: 'settle'; readonly untilMs: number }
-  /** Decide again after the last release: it is open. */
+  /** Plan again after the last release: the file is open. */
   | { readonly type: 'open' }
-  /** Nothing to push (any more), or parked. */
+  /** Nothing to push, or parked. */
   | { readonly type: 'nothing' };
 
-/** What is read to decide. Places are (folder, name), by inode and by the name that the service has. */
+/** The state that decisions read. A place is a folder inode and a remote name. */
 export interface PlanView {
-  /** By the wall. */
+  /** By the wall clock. */
   readonly nowMs: number;
-  /** By the clock that never jumps; `settledMs` is of this one. */
+  /** By the monotonic clock, as is `settledMs`. */
   readonly elapsedMs: number;
-  /** How long ago a file may have been made here that, renamed over another, counts as a save of it, ms. */
+  /** Maximum age of a file that was created here and counts as a save when it is renamed over another one, ms. */
   readonly saveWindowMs: number;
   readonly deletion: 'trash' | 'forever';
   node(ino: Inode): NodeRecord | undefined;
   /** The node whose local facet has that name. */
   child(parent: Inode, name: string): NodeRecord | undefined;
   dirty(ino: Inode): DirtyRecord | undefined;
-  /** When the node has been left alone for long enough; in the past for one that does not wait. */
+  /** The end of the node's settle delay, in the past if it has none. */
   settledMs(ino: Inode): number;
-  /** Until when the node is not tried again because of its failures; in the past for one that may be. */
+  /** The end of the node's back-off, in the past if it has none. */
   triedMs(ino: Inode): number;
-  /** Whether a push of the node is under way. */
+  /** Whether a push of the node is running. */
   isPushing(ino: Inode): boolean;
-  /** Whose push is sending a version to the resource of this node: its own, or that of its predecessor. Null for none. */
+  /** The node whose push is sending a version to the resource of this node: itself or its predecessor. null for none. */
   senderTo(ino: Inode): Inode | null;
-  /** Whether a push of the node was begun whose outcome is not known: its remote facet may be wrong. */
+  /** Whether the node has an intent with an unknown outcome: its remote facet may be wrong. */
   isUnsure(ino: Inode): boolean;
-  /** The push of another node goes on for this one, which was renamed over it or took its resource over; null for none. */
+  /** The node whose running push now works for this one, because this one was renamed over it or took over its resource; null for none. */
   predecessor(ino: Inode): Inode | null;
-  /** Dirty nodes that the service has at a place, and those that a push under way or unsure may have put there. */
+  /** Dirty nodes at a place on the service, and nodes that an open intent may have put there. */
   occupants(parent: Inode, remoteName: string): Iterable<Inode>;
-  /** Dirty nodes that the service has in a folder, and those that a push under way or unsure may have put there. */
+  /** Dirty nodes in a folder on the service, and nodes that an open intent may have put there. */
   remoteChildren(folder: Inode): Iterable<Inode>;
-  /** A dirty node whose bytes are to be pushed and lie in, or over, what a deletion of this one takes away; null for none. */
+  /** A dirty node that needs the bytes which a deletion of `deleted` removes, or a draft over them; null for none. */
   whoNeeds(deleted: RemoteFacet): Inode | null;
   /** Whether a handle of the node is open. */
   isOpen(ino: Inode): boolean;
-  /** Whether a handle that is open has written, or may: half a file is never pushed. */
+  /** Whether an open handle has written, or may write. Partly written files are never pushed. */
   isBeingWritten(ino: Inode): boolean;
   isSplit(folder: Inode): boolean;
-  /** Because of whom the service refused `ino` a name that is not quite the same as that one's, which is to leave it; null for none. */
+  /**
+   * The node because of which the service refused `ino` a name, although the two names differ slightly; null for none, or if that node stays.
+   */
   refusedBy(ino: Inode): Inode | null;
-  /** The name under which a file name travels. */
+  /** The remote name for a file name. */
   remoteName(fileName: string): string;
 }
 
@@ -101,10 +107,10 @@ const NOTHING: Decision = { type: 'nothing' };
 const OPEN: Decision = { type: 'open' };
 
 /**
- * What to do about one dirty node. A step may be about another node that stands in its way.
+ * The next step for one dirty node. It may concern another node that is in the way.
  *
- * @param ending those of which is known already that who they wait for, and so on, comes to an end: of thousands in a row (names that move up
- * by one) each would look at all others. Good for as long as the view is the same
+ * @param ending nodes whose wait chain is known to end. Without this memo, each node of a long chain (names that move up by one) would walk
+ *   to its end. Valid while the view does not change
  */
 export function decide(ino: Inode, view: PlanView, ending: Set<Inode> = new Set()): Decision {
   const decision = step(ino, view);
@@ -116,16 +122,16 @@ export function decide(ino: Inode, view: PlanView, ending: Set<Inode> = new Set(
   return { type: 'push', action: { type: 'relocate', ino: blocker, parent: remote.parent, name: null } };
 }
 
-/** Whether `blocker`, which has the name that `ino` is to get, cannot leave it by itself soon. */
+/** Whether `blocker`, which has the name that `ino` needs, cannot leave it soon without a temporary name. */
 function mustGiveWay(ino: Inode, blocker: Inode, view: PlanView, ending: Set<Inode>): boolean {
   const seen = new Set<Inode>();
   for (let at = blocker; !seen.has(at); ) {
     seen.add(at);
     const next = step(at, view);
-    // A deleted file that is still open keeps its resource until its last release, not its name.
+    // A deleted file that is still open keeps its resource until its last release, but not its name.
     if (next.type === 'open' && at === blocker && view.node(at)?.local === null) return true;
     if (next.type === 'wait' && next.for === ino) return true;
-    // Waiting for its own push to end, it waits for nobody.
+    // A node that waits for its own push waits for no other node.
     if (next.type !== 'wait' || next.for === at || ending.has(next.for)) {
       for (const one of seen) ending.add(one);
       return false;
@@ -135,7 +141,7 @@ function mustGiveWay(ino: Inode, blocker: Inode, view: PlanView, ending: Set<Ino
   return false;
 }
 
-/** `decide` without the way out of cycles: who stands in the way is waited for. */
+/** `decide` without temporary names: a node in the way is waited for. */
 function step(ino: Inode, view: PlanView): Decision {
   const dirty = view.dirty(ino);
   const sender = view.senderTo(ino);
@@ -150,7 +156,7 @@ function step(ino: Inode, view: PlanView): Decision {
     return { type: 'push', action: { type: 'find-out', ino } };
   }
   if (dirty === undefined) return NOTHING;
-  // Not before: of what is parked the row may be damaged.
+  // Read only here: the row of a parked node may be damaged.
   const node = view.node(ino);
   if (node === undefined) return NOTHING;
   const settledMs = view.settledMs(ino);
@@ -171,8 +177,8 @@ function step(ino: Inode, view: PlanView): Decision {
 }
 
 /**
- * Whether the file was removed, and for good: a new file that has its name by the end of the settle time is a save of it. What a save
- * replaces is a version as soon as its upload has begun.
+ * Whether the file is removed and no save of it can follow. A new file that has its name at the end of the settle delay is a save of it. A
+ * save does not cancel an upload that has begun: its bytes become a version.
  */
 function isRemoved(ino: Inode, view: PlanView): boolean {
   const node = view.node(ino);
@@ -205,7 +211,7 @@ function stepOfMoved(node: NodeRecord, local: LocalFacet, remote: RemoteFacet, v
   return { type: 'push', action: { type: 'relocate', ino: node.ino, parent: local.parent, name: local.name } };
 }
 
-/** Null when the service has the folder. */
+/** null if the service has the folder. */
 function readyParent(parent: Inode, view: PlanView): Decision | null {
   const node = view.node(parent);
   if (node?.remote) return null;
@@ -213,7 +219,8 @@ function readyParent(parent: Inode, view: PlanView): Decision | null {
 }
 
 /**
- * Null when no dirty node of ours has the name on the service, or one that it takes for the same. Those that are clean have other names.
+ * null if no dirty node of ours occupies the name on the service, or a name that the service takes for the same one. Clean nodes have other
+ * names.
  */
 function placeIsFree(node: NodeRecord, local: LocalFacet, view: PlanView): Decision | null {
   for (const other of view.occupants(local.parent, view.remoteName(local.name))) {
@@ -231,8 +238,8 @@ function placeIsFree(node: NodeRecord, local: LocalFacet, view: PlanView): Decis
 }
 
 /**
- * Because of whom `ino` was refused a name, where the service has that one there for now only: it is to be elsewhere, or gone, and no person
- * is waited for. Null for none.
+ * The node because of which `ino` was refused a name, if it leaves that name without a person's action: it is about to move or to be deleted.
+ * null for none.
  */
 export function leavingHolder(ino: Inode, view: PlanView): Inode | null {
   const holder = view.refusedBy(ino);
@@ -241,7 +248,7 @@ export function leavingHolder(ino: Inode, view: PlanView): Inode | null {
   return node.local === null || isMoved(node.local, node.remote) ? holder : null;
 }
 
-/** Null when the service would not be asked to put a folder into itself. */
+/** null if the move would not put the folder into itself on the service. */
 function outOfItself(ino: Inode, target: Inode, view: PlanView): Decision | null {
   let firstMover: Inode | null = null;
   const seen = new Set<Inode>();
@@ -249,10 +256,10 @@ function outOfItself(ino: Inode, target: Inode, view: PlanView): Decision | null
     if (at === ino) return firstMover === null ? null : { type: 'wait', for: firstMover, because: 'above' };
     const node = view.node(at);
     if (!node?.remote) return null;
-    // Where that one is, the service knows better than we do.
+    // The remote place of that folder is uncertain: its push has to end first.
     if (isUncertain(at, view)) return { type: 'wait', for: at, because: 'above' };
     if (firstMover === null && node.local?.parent !== node.remote.parent) firstMover = at;
-    // Those that lie in each other, by what is known of them: a listing tells.
+    // The remote parents form a loop in our records. A listing will correct them.
     if (seen.has(node.remote.parent)) return null;
     seen.add(at);
     at = node.remote.parent;
@@ -260,9 +267,8 @@ function outOfItself(ino: Inode, target: Inode, view: PlanView): Decision | null
 }
 
 /**
- * A deleted or moved file whose name was taken by a new one: that is how programs save (vim and emacs rename the old one
- * away, others delete it). `tree/succession` sees to that when names change hands; here it is made up for where the old one
- * was being pushed at that moment.
+ * A deleted or moved file whose name another file got. Programs save in this way: vim and emacs rename the old file away, others delete it.
+ * `tree/succession` handles it when the name changes. This handles the case that the old file was being pushed at that moment.
  */
 function stepOfVacatedName(node: NodeRecord, view: PlanView): Decision | null {
   const { remote, local } = node;
@@ -282,11 +288,11 @@ function isSave(heir: NodeRecord, old: NodeRecord, view: PlanView): boolean {
   if (!isNewHere(heir, view)) return false;
   const apartMs = Math.abs((view.dirty(old.ino)?.sinceMs ?? 0) - (view.dirty(heir.ino)?.sinceMs ?? 0));
   if (apartMs > VACATED_MAX_MS) return false;
-  // Renamed away: it goes on as a new file. Without a content of its own it is whatever its resource holds.
+  // A file that was renamed away becomes a new file. Without a content of its own, it would lose its bytes with its resource.
   return old.local === null || (heir.remote === null && old.local.content !== null);
 }
 
-/** A name that is taken again within this time was vacated for it, ms. */
+/** Maximum time between the two changes of a name by a save, ms. */
 const VACATED_MAX_MS = 2_000;
 
 function isNewHere(node: NodeRecord, view: PlanView): boolean {
@@ -301,7 +307,7 @@ function stepOfDeletedFile(node: NodeRecord, remote: RemoteFacet, view: PlanView
   if (away !== null) return away;
   if (goesWithFolder(remote, view)) return { type: 'wait', for: remote.parent, because: 'below' };
   if (view.isOpen(node.ino)) return OPEN;
-  // Given up for another resource in the middle of a save: the bytes are somewhere only once they are pushed there.
+  // The resource was given up for another one during a save. Its bytes exist nowhere else on the service until they are pushed there.
   const heir = view.whoNeeds(remote);
   if (heir !== null && heir !== node.ino) return { type: 'wait', for: heir, because: 'bytes' };
   return { type: 'push', action: { type: 'delete', ino: node.ino, below: [] } };
@@ -312,7 +318,7 @@ function stepOfDeletedFolder(node: NodeRecord, view: PlanView): Decision {
   if (remote === null) return NOTHING;
   if (goesWithFolder(remote, view)) return { type: 'wait', for: remote.parent, because: 'below' };
   if (view.deletion === 'forever' || view.isSplit(ino)) {
-    // For ever, or something in it is not ours to delete: only when nothing that we know of is left in it.
+    // A permanent deletion, or a folder with entries that must not be deleted: our known entries are deleted first.
     for (const child of view.remoteChildren(ino)) return { type: 'wait', for: child, because: 'below' };
     return { type: 'push', action: { type: 'delete', ino, below: [] } };
   }
@@ -336,7 +342,7 @@ function stepOfDeletedFolder(node: NodeRecord, view: PlanView): Decision {
   return { type: 'push', action: { type: 'delete', ino, below } };
 }
 
-/** Whether the folder it lies in is deleted too and will take it along. */
+/** Whether the node's folder is deleted too, so that its deletion includes the node. */
 function goesWithFolder(remote: RemoteFacet, view: PlanView): boolean {
   const folder = view.node(remote.parent);
   if (folder === undefined || folder.local !== null || folder.remote === null) return false;
@@ -344,12 +350,12 @@ function goesWithFolder(remote: RemoteFacet, view: PlanView): boolean {
   return !view.isSplit(remote.parent) && view.dirty(remote.parent)?.parked === null;
 }
 
-/** Whether the node's remote facet may not be what the service has. */
+/** Whether the remote facet may differ from the service. */
 function isUncertain(ino: Inode, view: PlanView): boolean {
   return view.isPushing(ino) || view.isUnsure(ino) || view.predecessor(ino) !== null;
 }
 
-/** Whether the service has the node elsewhere, or under another name. */
+/** Whether the remote folder or the remote name differs from the local one. */
 export function isMoved(local: LocalFacet, remote: RemoteFacet): boolean {
   return local.parent !== remote.parent || local.name !== remote.shownAs;
 }

@@ -4,7 +4,7 @@ import { missingCapability } from '../remote/capability.ts';
 import type { RemoteService } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
 
-/** What the sync needs to change names (`RemoteChanges`), across the threads. */
+/** The changes of names that the sync needs (`RemoteChanges`), across the threads. */
 export class ChangeService {
   readonly #service: RemoteService;
   readonly #connectivity: Connectivity;
@@ -60,7 +60,7 @@ export class ChangeService {
     return this.#connectivity.confirmed('can wait', signal);
   }
 
-  /** A 404 takes a resource away from what is here. It counts once the service has answered something after it. */
+  /** A 404 may remove a node here. It counts only after another request has succeeded. */
   async #gone<T>(ask: () => Promise<T | null>, signal: AbortSignal): Promise<T | null> {
     const found = await this.#connectivity.watched(ask);
     if (found === null) await this.#connectivity.confirmed('now', signal);

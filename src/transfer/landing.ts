@@ -5,39 +5,39 @@ import type { FetchedRange, FetchTarget, WrittenExtent } from '../base/resources
 import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 import { ArrivingMarks } from './arriving-marks.ts';
 
-/** Collected before a write begins: smaller ones are many system calls, and many errands of another thread. */
+/** Bytes collected before a write begins: smaller writes cost many system calls, and many tasks of another thread. */
 const WRITE_BYTES_MIN = 256 * 1024;
-/** Collected while the write before is still under way; then reading waits for it. Bounds the memory: twice this each. */
+/** Bytes collected while the previous write runs; then reading waits for it. Bounds the memory to twice this for each transfer. */
 const WRITE_BYTES_MAX = 1536 * 1024;
-/** A service that ignores Range sends everything; so much of it is kept in memory, beyond it only what was asked for. */
+/** A service that ignores Range sends the whole file. Up to this many bytes of it are kept in memory; beyond it, only the requested ones. */
 const MEMORY_BYTES_MAX = 4 * 1024 * 1024;
 
 export interface Incoming {
   readonly extent: Extent;
   readonly chunks: AsyncIterable<Uint8Array>;
-  /** Hears of each chunk whose bytes have landed: its memory may be filled again. */
+  /** Called for each chunk whose bytes are written: its memory may be reused. */
   takeBack?(chunk: Uint8Array): void;
-  /** Ends the chunks, also while the next is waited for: nobody can take them any more. */
+  /** Ends the chunks, also during a wait for the next one: the bytes cannot be used any more. */
   giveUp?(): void;
 }
 
-/** Where bytes come from. */
+/** A source of bytes. */
 export interface Supply {
   /**
-   * Into the file at their own offsets without passing through here, as far as that goes. `landed` does not throw.
-   * @returns up to where they are there; nothing is written any more
+   * Writes bytes into the file at their own offsets without passing them through this thread, as far as possible. `landed` does not throw.
+   * @returns the end of the written bytes; no write is running afterwards
    */
   bring?(fd: number, landed: (at: number, marks: readonly number[]) => void): Promise<number>;
-  /** @param start the rest from here on; what comes may be more */
+  /** @param start offset of the rest; the result may contain more than the rest */
   ask(start: number): Promise<Incoming>;
 }
 
 /**
- * Asks for bytes and puts them where they belong. Into a file: at their own offsets, written when this resolves (not synced).
- * `arrived` hears of bytes, `written` of what of the extent is in the file, from its start on, with marks. The file is opened first: an
- * answer that nobody reads would hold its connection.
+ * Requests bytes and puts them in place: in a file at their own offsets, written when this resolves (not synced). `arrived` reports received
+ * bytes; `written` reports the written part of the extent, from its start on, with checksums. The file is opened before the request: an
+ * unread response would occupy its connection.
  *
- * @throws StorageError where the file cannot take them, `full` for a full disk · what the chunks throw
+ * @throws StorageError if the file cannot be written, `full` for a full disk · what the chunks throw
  */
 export async function land(
   supply: Supply,
@@ -84,7 +84,7 @@ async function landInMemory(
   return { extent: kept, bytes };
 }
 
-/** @returns up to where bytes are in the file now */
+/** @returns the end of the bytes that are in the file */
 async function bringIntoFile(
   supply: Supply,
   { start }: Extent,
@@ -94,7 +94,7 @@ async function bringIntoFile(
 ): Promise<number> {
   let before = start;
   let first = Math.ceil(start / BLOCK_BYTES);
-  // Kept until nothing is written any more: who tells of what landed has nobody to throw at.
+  // Kept until no write is running: an error thrown in `landed` has no caller.
   let failure: unknown = null;
   const landed = (at: number, marks: readonly number[]): void => {
     try {
@@ -111,7 +111,7 @@ async function bringIntoFile(
   return brought;
 }
 
-/** @param start where what is there begins, when the extent follows it */
+/** @param start offset of the existing bytes, if the extent follows them */
 async function landInFile(
   { extent, chunks, takeBack, giveUp }: Incoming,
   start: number,
@@ -124,7 +124,7 @@ async function landInFile(
   const marking = new ArrivingMarks(extent.start);
   let batch: Uint8Array[] = [];
   let batchBytes = 0;
-  // One batch is written while the next arrives, which a service that hangs may never send: the failure of a write ends that.
+  // One batch is written while the next one arrives. If the service hangs, a failed write ends the wait for it.
   let writing: Promise<void> | null = null;
   let failure: unknown = null;
   const write = () => {
@@ -156,7 +156,7 @@ async function landInFile(
       batchBytes += chunk.byteLength;
       arrived(chunk.byteLength);
       if (batchBytes >= WRITE_BYTES_MAX) await writing;
-      // Written as soon as the one before is: what has gathered meanwhile makes up for a slow disk or a busy machine.
+      // Written as soon as the previous write ends. The batch has grown meanwhile, which compensates for a slow disk or a busy machine.
       if (writing === null && batchBytes >= WRITE_BYTES_MIN) write();
     }
     await writing;
@@ -164,7 +164,7 @@ async function landInFile(
   } catch (error) {
     failure ??= error;
   } finally {
-    // Also after a failure of the chunks: the file must not be closed under a write.
+    // Also after a failure of the chunks: the file must not be closed during a write.
     await writing;
   }
   if (failure !== null) throw failure;
@@ -181,7 +181,7 @@ async function writeAll(file: FileHandle, buffers: Uint8Array[], position: numbe
   }
 }
 
-/** What is left of `buffers` after their first `bytes` bytes: a write may take less than it was given. */
+/** The rest of `buffers` after their first `bytes` bytes: a write may accept fewer bytes than it got. */
 function after(buffers: Uint8Array[], bytes: number): Uint8Array[] {
   let skip = bytes;
   const first = buffers.findIndex((buffer) => {

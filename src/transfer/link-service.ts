@@ -3,7 +3,7 @@ import { missingCapability } from '../remote/capability.ts';
 import type { PublicLinks } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
 
-/** What is asked about public links (`PublicLinks`), across the threads. */
+/** The requests about public links (`PublicLinks`), across the threads. */
 export class LinkService {
   readonly #links: PublicLinks | null;
   readonly #connectivity: Connectivity;

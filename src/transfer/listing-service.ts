@@ -3,7 +3,7 @@ import type { NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import type { RemoteReading } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
 
-/** What the tree asks for (`RemoteListing`), across the threads. */
+/** The listings that the tree needs (`RemoteListing`), across the threads. */
 export class ListingService {
   readonly #reading: RemoteReading;
   readonly #connectivity: Connectivity;

@@ -2,32 +2,32 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { StorageError } from '../base/errors.ts';
 
 /**
- * What is read at least for a short piece, for those that follow in the same file. Of the drafts of a database each page is a piece: a call for each of them, with
- * the file opened and closed around it, was ten times what it costs to send them.
+ * Minimum read for a short piece; the following pieces of the file are taken from the same read. In a database's draft each page is a piece.
+ * To open, read and close the file for each of them took ten times as long as sending them.
  */
 const WINDOW_BYTES = 64 * 1024;
-/** Longer ones are read by themselves: two of them would not fit. */
+/** Longer pieces get a read of their own: two of them would not fit into the window. */
 const SHORT_BYTES_MAX = WINDOW_BYTES / 2;
-/** As many as the pieces of one content come from at once: a draft, the one below it, the version below that. */
+/** Files that one content may need in parallel: a draft, the draft below it, the version below that. */
 const OPEN_MAX = 8;
 
 interface OpenFile {
   readonly handle: FileHandle;
-  /** Where short pieces are read into, from the first one on. */
+  /** The buffer for short pieces, allocated for the first one. */
   memory: Buffer | null;
-  /** What of it was read last, and where that begins. */
+  /** The part of the buffer that the last read filled, and its offset in the file. */
   window: Buffer;
   windowAt: number;
 }
 
 const NOTHING = Buffer.alloc(0);
 
-/** The files that the pieces of a body lie in, open while it is sent. What is read of them does not change: frozen drafts, and versions. */
+/** The open files from which the pieces of a body are read. Their bytes do not change: they belong to frozen drafts and to versions. */
 export class PieceFiles {
-  /** The one that was read last comes last. */
+  /** Least recently read first. */
   readonly #open = new Map<string, OpenFile>();
 
-  /** Fills `target` with what is at hand. @returns whether it was */
+  /** Fills `target` from the window. @returns whether the window had the bytes */
   copy(path: string, target: Buffer, position: number): boolean {
     const file = this.#open.get(path);
     if (file === undefined) return false;
@@ -37,7 +37,7 @@ export class PieceFiles {
     return true;
   }
 
-  /** Fills `target` from the file. @returns the bytes that are there: less than were asked for at its end @throws StorageError */
+  /** Fills `target` from the file. @returns the number of bytes read: fewer at the end of the file @throws StorageError */
   async read(path: string, target: Buffer, position: number): Promise<number> {
     try {
       const file = this.#open.get(path) ?? (await this.#opened(path));
@@ -70,12 +70,12 @@ export class PieceFiles {
   }
 }
 
-/** Whatever comes of it: nothing was written. */
+/** Errors are ignored: the file was only read. */
 async function closed({ handle }: OpenFile): Promise<void> {
   await handle.close().catch(() => {});
 }
 
-/** Fills `target`, a read may bring less, or of it at least so many `bytes`. @returns how many: fewer where the file ends */
+/** Fills `target`, or at least `bytes` of it, with several reads if necessary. @returns the number of bytes: fewer at the end of the file */
 async function read(handle: FileHandle, target: Buffer, position: number, bytes: number): Promise<number> {
   let filled = 0;
   while (filled < bytes) {

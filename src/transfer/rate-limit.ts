@@ -1,11 +1,11 @@
 import type { Clock } from '../base/clock.ts';
 
-/** Who is served first where there is less than everybody wants. */
+/** Priority while the limit delays transfers. */
 export type Urgency = 'now' | 'later';
 
-/** Nobody waits longer than so for those who are served first: a reader may have joined what was begun for later. */
+/** Maximum delay of `later` transfers in favour of `now` ones: a reader may have joined a transfer that began as `later`. */
 const LATER_MS_MAX = 1000;
-/** What may go at once after a pause, as time: short enough that a line never looks as if there were no limit. */
+/** Burst after a pause, as time. It is short, so that the rate never looks unlimited. */
 const BURST_MS = 100;
 const DEAL_BYTES_MAX = 64 * 1024;
 const DEAL_BYTES_MIN = 1024;
@@ -18,9 +18,9 @@ interface Taker {
 }
 
 /**
- * A token bucket for one direction of the line. What it gives out is dealt in turns of equal size, so that transfers share it
- * fairly whatever the length of their pieces; those that a program waits for come first. The rate may change at any time, also for
- * running transfers; without a rate (null) nothing waits.
+ * A token bucket for one direction. Tokens are dealt in turns of equal size, so that transfers share the rate equally, whatever the length of
+ * their pieces. Transfers that a program waits for come first. The rate may change at any time, also for running transfers. Without a rate
+ * (null) no transfer waits.
  */
 export class RateLimit {
   readonly #clock: Clock;
@@ -30,7 +30,7 @@ export class RateLimit {
   #burstBytes = 0;
   #dealBytes = DEAL_BYTES_MAX;
   readonly #takers: Taker[] = [];
-  /** Bytes that may go now; below 0 after a turn that took more than there was. */
+  /** Bytes that may pass now; below 0 after a turn that exceeded the tokens. */
   #bytes = 0;
   #filledMs = 0;
   #cancelTimer: (() => void) | null = null;
@@ -61,7 +61,7 @@ export class RateLimit {
     if (this.#takers.length > 0) this.#serve();
   }
 
-  /** Resolves when `bytes` more may go; rejects with the signal's reason when that is not wanted any more. */
+  /** Resolves when `bytes` more may pass. Rejects with the signal's reason if the wait is aborted. */
   take(bytes: number, urgency: Urgency, signal: AbortSignal): Promise<void> {
     if (signal.aborted) return Promise.reject(signal.reason);
     if (this.#bytesPerSecond === null) return Promise.resolve();
@@ -82,19 +82,19 @@ export class RateLimit {
       };
       signal.addEventListener('abort', aborted, { once: true });
       this.#takers.push(taker);
-      // A timer that is set serves it in turn.
+      // Otherwise the timer serves the turn.
       if (this.#cancelTimer === null) this.#serve();
     });
   }
 
-  /** `chunks` as fast as they may go. */
+  /** Yields `chunks` at the permitted rate. */
   async *paced(chunks: AsyncIterable<Uint8Array>, urgency: Urgency, signal: AbortSignal): AsyncGenerator<Uint8Array> {
     for await (const chunk of chunks) {
       if (this.#bytesPerSecond === null) {
         yield chunk;
         continue;
       }
-      // In turns of one deal: a large piece that came all at once would make the line look silent before and after it.
+      // A large chunk passes in several turns: at once, it would leave the connection silent before and after it.
       for (let at = 0, deal = 0; at < chunk.byteLength; at += deal) {
         deal = this.#dealBytes; // may change meanwhile
         const part = chunk.subarray(at, at + deal);
@@ -124,7 +124,7 @@ export class RateLimit {
     this.#cancelTimer = this.#clock.after(waitMs, () => this.#serve());
   }
 
-  /** Index of who is served next; -1 for nobody. */
+  /** Index of the next turn to serve; -1 for none. */
   #next(nowMs: number): number {
     const first = this.#takers.findIndex(
       ({ urgency, sinceMs }) => urgency === 'now' || nowMs - sinceMs >= LATER_MS_MAX,

@@ -5,21 +5,21 @@ export type TransferKind = 'download' | 'upload';
 /** One transfer, for `cfs status`. */
 export interface TransferState {
   readonly kind: TransferKind;
-  /** What is transferred: a version or file. */
+  /** The transferred version or file. */
   readonly url: string;
   readonly bytesDone: number;
   readonly bytesTotal: number;
-  /** Since it began. */
+  /** Average since the start of the transfer. */
   readonly bytesPerSecond: number;
 }
 
-/** Transfers at once: as many as the transport has connections for data. */
+/** Parallel transfers: the number of data connections of the transport. */
 const TRANSFERS_MAX = 8;
-/** Uploads leave every fourth place free: a process may be waiting for what a download brings. */
+/** Share of the places for uploads: the rest stays free, because a process may be waiting for a download. */
 const UPLOADS_SHARE = 0.75;
 /**
- * An upload that ends within a round trip may take those places, too, but the last: many small files are a matter of round trips. So may one
- * other: behind thousands of them it would have to wait until the last one is there.
+ * Uploads up to this size end within a round trip, and may also use the places reserved for downloads, except the last one: the time of many
+ * small files is round trips. One other upload may do the same. Otherwise it would wait behind thousands of small ones.
  */
 const BRIEF_BYTES_MAX = 32 * 1024;
 
@@ -38,15 +38,18 @@ interface Running {
   bytesTotal: number;
 }
 
-/** What a transfer reports while it runs. */
+/** What a running transfer reports. */
 export interface TransferMeter {
-  /** Bytes that have moved since the last call. */
+  /** Bytes transferred since the last call. */
   moved(bytes: number): void;
-  /** More is coming than was asked for. */
+  /** The transfer has more bytes than requested. */
   expects(bytesTotal: number): void;
 }
 
-/** Lets a bounded number of transfers run at once, reads before read-ahead before uploads (but for one), first come first served among equals. */
+/**
+ * Limits the number of parallel transfers. Reads go before read-ahead, read-ahead before uploads except one. Equals go in the order of
+ * arrival.
+ */
 export class TransferQueue {
   readonly #clock: Clock;
   readonly #transfersMax: number;
@@ -55,8 +58,8 @@ export class TransferQueue {
   readonly #waiting: Waiting[] = [];
   readonly #running = new Set<Running>();
   /**
-   * INVARIANT: `#taken` counts those whose turn it is, from `#take` until `#leave`; `#uploads` the uploads among them, `#longUploads` those that
-   * are not brief.
+   * INVARIANT: `#taken` counts the transfers that have a place, from `#take` until `#leave`; `#uploads` the uploads among them,
+   * `#longUploads` those that are not brief.
    */
   #taken = 0;
   #uploads = 0;
@@ -64,7 +67,7 @@ export class TransferQueue {
   #lastTaken: TransferKind = 'download';
   readonly #bytes = { download: 0, upload: 0 };
 
-  /** @param options.transfers how many run at once; 8. `uploads`: how many of them send, at most; as many as it takes */
+  /** @param options.transfers parallel transfers; 8. `uploads`: parallel uploads among them; no limit */
   constructor(options: { clock: Clock; transfers?: number; uploads?: number }) {
     const { clock, transfers = TRANSFERS_MAX, uploads = Number.POSITIVE_INFINITY } = options;
     this.#clock = clock;
@@ -73,13 +76,13 @@ export class TransferQueue {
     this.#briefUploadsMax = Math.max(1, Math.min(uploads, transfers - 1));
   }
 
-  /** Runs `transfer` when its turn comes; rejects with the signal's reason if that never does. */
+  /** Runs `transfer` when it gets a place. Rejects with the signal's reason if the wait is aborted. */
   async run<T>(
     transfer: {
       readonly kind: TransferKind;
       readonly url: string;
       readonly bytesTotal: number;
-      /** Nobody waits for it. */
+      /** No reader waits for it. */
       readonly isAhead?: boolean;
     },
     signal: AbortSignal,
@@ -118,7 +121,7 @@ export class TransferQueue {
     return this.#waiting.length;
   }
 
-  /** Since the start, bytes of bodies only. */
+  /** Since the start; bodies only. */
   get bytesMoved(): { readonly downloaded: number; readonly uploaded: number } {
     return { downloaded: this.#bytes.download, uploaded: this.#bytes.upload };
   }
@@ -147,12 +150,13 @@ export class TransferQueue {
   }
 
   #startNext(): void {
-    // One place is an upload's while any waits: what is fetched may take hours, and always have more waiting. The only one is for both in turn.
+    // One place is reserved for an upload while one waits, because downloads may take hours and more may always be waiting. A single place is
+    // used by both in turn.
     if (this.#uploads === 0 && (this.#transfersMax > 1 || this.#lastTaken === 'download')) this.#startOne('upload');
     for (const kind of ['download', 'upload'] as const) while (this.#startOne(kind));
   }
 
-  /** @returns whether there was one that may */
+  /** @returns whether a waiting transfer of this kind could start */
   #startOne(kind: TransferKind): boolean {
     const may = (waiting: Waiting): boolean => waiting.kind === kind && this.#mayStart(kind, waiting.isBrief);
     const wanted = this.#waiting.findIndex((waiting) => !waiting.isAhead && may(waiting));

@@ -10,7 +10,7 @@ import { TransferQueue, type TransferState } from './transfer-queue.ts';
 import { UploadService } from './upload-service.ts';
 import { VersionService } from './version-service.ts';
 
-/** The services that the main thread offers over the port, and its figures for `cfs status`. */
+/** The services that the main thread offers over the port, and their figures for `cfs status`. */
 export interface Transfer {
   readonly listings: ListingService;
   readonly versions: VersionService;
@@ -18,9 +18,9 @@ export interface Transfer {
   readonly uploads: UploadService;
   readonly links: LinkService;
   readonly connectivity: Connectivity;
-  /** The rate of bodies sent; it may be changed. */
+  /** The limit for sent bodies. Its rate may be changed. */
   readonly upLimit: RateLimit;
-  /** That of bodies fetched. A range that began without a limit ends without one. */
+  /** The limit for received bodies. A range whose request began without a limit ends without one. */
   readonly downLimit: RateLimit;
   stats(): TransferStats;
 }
@@ -34,20 +34,20 @@ export interface TransferStats extends ConnectivityState {
 }
 
 /**
- * The main thread's end of the seam: moves bytes between the service and local files. The services satisfy
- * `RemoteListing`, `VersionSource`, `RemoteChanges`, `UploadService` and `PublicLinks` by their shape; `cli` checks that they do.
+ * The service side of the port: transfers bytes between the service and local files. The services implement `RemoteListing`, `VersionSource`,
+ * `RemoteChanges`, `UploadService` and `PublicLinks` structurally; the mount's assembly checks that.
  */
 export function createTransfer(options: {
   service: RemoteService;
-  /** What is listed and read; the service itself unless the whole account is mounted. */
+  /** The source of listings and versions: the service itself, unless the whole account is mounted. */
   reading?: RemoteReading;
   clock: Clock;
   log: Logger;
-  /** Transfers at once, as many as the service has connections for; 8. */
+  /** Parallel transfers, at most the data connections of the service; 8. */
   transfers?: number;
-  /** How many of them send bytes, at most. */
+  /** Parallel uploads among them. */
   uploads?: number;
-  /** Bytes of bodies per second in each direction; null or none: as fast as the line is. */
+  /** Bytes of bodies per second in each direction; null or absent: no limit. */
   limits?: { readonly upBytesPerSecond: number | null; readonly downBytesPerSecond: number | null };
 }): Transfer {
   const { service, clock, log } = options;

@@ -3,36 +3,36 @@ import type { BodyPiece } from '../base/resources.ts';
 import { PieceFiles } from './piece-files.ts';
 
 /**
- * What is read from files, and given to the connection, at once; one such chunk is read ahead. Larger ones would let a slow
- * line look silent: the deadline counts from chunk to chunk.
+ * Size of a read from a file, and of a chunk for the connection. One chunk is read ahead. The silence limit counts from chunk to chunk, so
+ * that larger chunks would let a slow connection look silent.
  */
 const CHUNK_BYTES = 512 * 1024;
 /**
- * Read into in turns: with a new one for every chunk, a third of an upload's CPU is the collection of garbage. One is being
- * read into, one goes out, and of the one before the connection may still hold what it queues (64 KiB at most, see `chunks`).
+ * Buffers that are reused in turn. With a new buffer for each chunk, garbage collection took a third of an upload's CPU time. One buffer is
+ * being read into, one is being sent, and the connection may still hold part of the one before (64 KiB at most, see `chunks`).
  */
 const BUFFERS = 3;
 
 /** A body of known length that can be read again from its beginning (`RequestBody` of the transport). */
 export interface UploadBody {
   readonly length: number;
-  /** A chunk holds its bytes until two more were asked for: whoever keeps it longer copies it. */
+  /** A chunk is valid until the second call after it. To keep it longer, copy it. */
   chunks(): AsyncIterable<Uint8Array>;
 }
 
 /**
- * The pieces of a body as one stream of exactly their length, in chunks that are as long as can be, however short the pieces are: of a file
- * that is written here and there, a database, there are as many as it has pages. Files are read as the connection takes them, never whole.
+ * The pieces of a body as one stream of exactly their total length, in chunks of full size even for short pieces: a draft of a database has a
+ * piece for each page. Files are read as the connection takes the bytes, never whole.
  *
- * `sent` hears of every chunk as it is taken, and of a negative number when all begins again. Reading throws StorageError for a file that is shorter than promised or cannot
- * be read: the request then breaks off, and never ends early as if it were complete.
+ * `sent` is called with the length of each chunk when it is taken, and with a negative number when the body restarts. If a file is too short
+ * or unreadable, reading throws StorageError. The request then breaks off, so that it never looks complete.
  */
 export function uploadBody(pieces: readonly BodyPiece[], sent: (bytes: number) => void): UploadBody {
   let counted = 0;
   return {
     length: bodyLength(pieces),
     chunks: async function* () {
-      // Sent from its beginning again, as after a renewed token: what was counted before did not arrive.
+      // The body restarts from its beginning, for instance after a renewed token: the chunks counted so far did not arrive.
       if (counted > 0) sent(-counted);
       counted = 0;
       const files = new PieceFiles();
@@ -40,7 +40,7 @@ export function uploadBody(pieces: readonly BodyPiece[], sent: (bytes: number) =
       let next = filled.next();
       try {
         for (let chunk = await next; chunk !== null; chunk = await next) {
-          // While this chunk goes out the next comes in.
+          // The next chunk is read while this one is sent.
           next = filled.next();
           next.catch(() => {}); // heard when its turn comes
           counted += chunk.byteLength;
@@ -48,7 +48,7 @@ export function uploadBody(pieces: readonly BodyPiece[], sent: (bytes: number) =
           yield chunk;
         }
       } finally {
-        // Also where the connection broke: files must not be closed under a read.
+        // Also after a broken connection: files must not be closed during a read.
         await next.catch(() => {});
         await files.close();
       }
@@ -64,13 +64,13 @@ function lengthOf(piece: BodyPiece): number {
   return piece.kind === 'bytes' ? piece.bytes.byteLength : piece.length;
 }
 
-/** Chunks that are filled from the pieces, one after the other. */
+/** Fills chunks from the pieces in sequence. */
 class ChunkFilling {
   readonly #pieces: readonly BodyPiece[];
   readonly #files: PieceFiles;
   readonly #buffers: Buffer[] = [];
   #bytesLeft: number;
-  /** The piece that comes next, and how much of it went into the chunk before. */
+  /** The next piece, and its offset that follows the previous chunk. */
   #index = 0;
   #at = 0;
 
@@ -80,7 +80,7 @@ class ChunkFilling {
     this.#bytesLeft = bodyLength(pieces);
   }
 
-  /** All but the last are full. One at a time. @returns null after the last one @throws StorageError */
+  /** The next chunk; all but the last are full. One call at a time. @returns null after the last chunk @throws StorageError */
   async next(): Promise<Uint8Array | null> {
     const bytes = Math.min(CHUNK_BYTES, this.#bytesLeft);
     if (bytes === 0) return null;
@@ -89,7 +89,7 @@ class ChunkFilling {
       const piece = this.#pieces[this.#index] as BodyPiece;
       const length = Math.min(lengthOf(piece) - this.#at, bytes - filled);
       const target = chunk.subarray(filled, filled + length);
-      // Nothing is waited for where the bytes are at hand: a promise for each of thousands would cost more than they do.
+      // No await if the bytes are in the window: a promise for each of thousands of pieces would cost more than the copies.
       if (length > 0 && !this.#copy(piece, target)) await this.#read(piece, target);
       filled += length;
       this.#at += length;

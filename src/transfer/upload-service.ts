@@ -7,7 +7,7 @@ import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 import { bodyLength, type UploadBody, uploadBody } from './upload-body.ts';
 
-/** What the sync needs to send bytes (`UploadService`), across the threads: bodies are read from the files it names. */
+/** The uploads that the sync needs (`UploadService`), across the threads. Bodies are read from the files that it names. */
 export class UploadService {
   readonly #service: RemoteService;
   readonly #connectivity: Connectivity;
@@ -26,7 +26,7 @@ export class UploadService {
     this.#limit = options.upLimit;
   }
 
-  /** @throws StorageError for a local file that is shorter than promised · what the service throws */
+  /** @throws StorageError for a local file that is shorter than announced · what the service throws */
   putFileData(
     file: ResourceUrl,
     body: readonly BodyPiece[],
@@ -58,7 +58,7 @@ export class UploadService {
     return this.#connectivity.watched(() => this.#service.versions(file, signal));
   }
 
-  /** @throws ApiError 405 where the service takes no bytes; the mount is read-only then, and does not ask */
+  /** @throws ApiError 405 if the service accepts no uploads; the mount is read-only then and sends none */
   get #uploads(): Uploads {
     const { uploads } = this.#service;
     if (uploads === null) throw missingCapability('upload', 'takes no uploads');

@@ -8,10 +8,13 @@ import { type Incoming, land, type Supply } from './landing.ts';
 import type { RateLimit } from './rate-limit.ts';
 import type { TransferQueue } from './transfer-queue.ts';
 
-/** So often it is told that bytes come, also while none of them is in the file yet: 256 KiB take minutes on some lines. */
+/** Interval of progress reports, even if no block is complete yet: 256 KiB take minutes on a slow connection. */
 const TELL_EVERY_MS = 500;
 
-/** What reading needs (`VersionSource`, `VersionHistory`), across the threads: bytes go into the file that the other thread names. */
+/**
+ * The versions that reading needs (`VersionSource`, `VersionHistory`), across the threads. The bytes go into the file that the other thread
+ * names.
+ */
 export class VersionService {
   readonly #reading: RemoteReading;
   readonly #connectivity: Connectivity;
@@ -45,7 +48,7 @@ export class VersionService {
     return this.#connectivity.watched(() => this.#reading.versions(file, signal));
   }
 
-  /** @throws what `RemoteReading.readVersion` throws · StorageError where the file cannot take the bytes */
+  /** @throws what `RemoteReading.readVersion` throws · StorageError if the file cannot be written */
   readVersion(
     version: VersionUrl,
     extent: Extent,
@@ -89,7 +92,7 @@ export class VersionService {
           meter.moved(bytes);
           came();
         };
-        // A rate limit needs the bytes to pass through here.
+        // A rate limit has to see the bytes in this thread.
         const downloads = isLimited ? null : this.#reading.downloads;
         const supply: Supply = { ask };
         if (downloads !== null) {
