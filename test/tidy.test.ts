@@ -103,11 +103,6 @@ test('every module of dist/ that a test or a script imports by a text has a sour
 /** docs/glossary.md and the rules in CONTRIBUTING.md name the words to use instead. */
 const PRIVATE_ENGLISH = /(?<![a-z])(whoever|somebody|nobody|unheard|mended|for ever|told|tells)(?![a-z])/i;
 
-/** Files whose comments are rewritten together with their code. The list may only shrink: remove a file that has no such word left. */
-const STILL_TO_REWORD: readonly string[] = [
-  'src/transfer/arriving-marks.ts',
-];
-
 /** Quoted: a folder name that the mount shows, and that users may have in paths. */
 const QUOTED = /UNKNOWN_OWNER = 'Somebody'/;
 
@@ -119,9 +114,7 @@ test('code, scripts and documents use the terms of the glossary', () => {
     'README.md',
   ];
   const found = linesThatMatch(read, PRIVATE_ENGLISH).filter((line) => !QUOTED.test(line));
-  const fileOf = (line: string): string => line.slice(0, line.indexOf(':'));
 
   expect(read.length).toBeGreaterThan(sources.length + scripts.length);
-  expect(found.filter((line) => !STILL_TO_REWORD.includes(fileOf(line)))).toEqual([]);
-  expect(STILL_TO_REWORD.filter((file) => !found.some((line) => fileOf(line) === file))).toEqual([]);
+  expect(found).toEqual([]);
 });

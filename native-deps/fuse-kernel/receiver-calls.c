@@ -19,7 +19,7 @@ static struct held *held_of(struct receiver *r) { return (struct held *)((char *
 
 static void on_news(struct receiver *r) { napi_call_threadsafe_function(held_of(r)->callback, NULL, napi_tsfn_nonblocking); }
 
-/* One message about a line: phase, position of its body in the file, and the head or the new marks. */
+/* One message about a line: phase, position of its body in the file, and the head or the new checksums. */
 struct message {
   uint32_t line;
   enum phase phase;
@@ -45,12 +45,12 @@ static bool next_message(struct receiver *r, struct message *message) {
   message->line = line->id;
   message->phase = line->phase;
   message->at = line->at;
-  message->length = is_head ? line->head_length : line->marks_have * sizeof *line->marks;
+  message->length = is_head ? line->head_length : line->checksums_have * sizeof *line->checksums;
   message->bytes = malloc(message->length + 1);
   if (message->bytes == NULL) return false;
   receiver_take_news(r);
-  if (message->length > 0) memcpy(message->bytes, is_head ? (void *)line->early : (void *)line->marks, message->length);
-  if (!is_head) line->marks_have = 0;
+  if (message->length > 0) memcpy(message->bytes, is_head ? (void *)line->early : (void *)line->checksums, message->length);
+  if (!is_head) line->checksums_have = 0;
   line->posted_to = line->at;
   if (line->phase == GONE) receiver_forget(r, line);
   return true;

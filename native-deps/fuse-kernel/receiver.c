@@ -92,7 +92,7 @@ void receiver_forget(struct receiver *r, struct line *line) {
   struct line **at = &r->lines;
   while (*at != line) at = &(*at)->next;
   *at = line->next;
-  free(line->marks);
+  free(line->checksums);
   free(line);
 }
 
@@ -198,14 +198,14 @@ static void hurry(struct receiver *r, bool is_quiet) {
 
 int receiver_land(struct receiver *r, struct line *line, int file, uint64_t position, uint64_t length) {
   if (line->phase != HEAD_READ) return -EBUSY;
-  free(line->marks);
-  line->marks = malloc((length / BLOCK_BYTES + 2) * sizeof *line->marks);
-  if (line->marks == NULL) return -ENOMEM;
+  free(line->checksums);
+  line->checksums = malloc((length / BLOCK_BYTES + 2) * sizeof *line->checksums);
+  if (line->checksums == NULL) return -ENOMEM;
   line->file = fcntl(file, F_DUPFD_CLOEXEC, 0);
   if (line->file < 0) return -errno;
-  line->marks_have = 0;
-  line->mark = 0;
-  line->mark_is_whole = position % BLOCK_BYTES == 0;
+  line->checksums_have = 0;
+  line->checksum = 0;
+  line->checksum_is_whole = position % BLOCK_BYTES == 0;
   line->at = line->looked_at = line->posted_to = position;
   line->end = position + length;
   line->phase = BODY;
@@ -231,14 +231,14 @@ static bool write_all(int fd, const unsigned char *bytes, size_t length, uint64_
 static void landed(struct line *line, const unsigned char *bytes, size_t length) {
   while (length > 0) {
     size_t left = BLOCK_BYTES - line->at % BLOCK_BYTES, part = length < left ? length : left;
-    line->mark = checksum_of(line->mark, bytes, part);
+    line->checksum = checksum_of(line->checksum, bytes, part);
     line->at += part;
     bytes += part;
     length -= part;
     if (line->at % BLOCK_BYTES != 0 && line->at != line->end) continue;
-    if (line->mark_is_whole) line->marks[line->marks_have++] = line->mark;
-    line->mark_is_whole = true;
-    line->mark = 0;
+    if (line->checksum_is_whole) line->checksums[line->checksums_have++] = line->checksum;
+    line->checksum_is_whole = true;
+    line->checksum = 0;
   }
 }
 

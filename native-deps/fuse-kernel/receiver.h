@@ -31,10 +31,10 @@ struct line {
   uint64_t posted_to;      /* position in the last message to JavaScript */
   uint64_t looked_at;    /* position at the last check */
   int low_water;         /* this many bytes wake the thread */
-  uint32_t mark;         /* checksum of the received part of the block */
-  bool mark_is_whole;    /* the block was received from its first byte on */
-  uint32_t *marks;       /* checksums of blocks completed since the last message */
-  size_t marks_have;
+  uint32_t checksum;       /* checksum of the received part of the block */
+  bool checksum_is_whole;  /* the block was received from its first byte on */
+  uint32_t *checksums;     /* checksums of blocks completed since the last message */
+  size_t checksums_have;
   size_t head_length, early_have;
   unsigned char early[HEAD_BYTES_MAX]; /* the head, and the bytes received with it */
 };

@@ -133,7 +133,7 @@ const ERRNO_OF_STATUS: ReadonlyMap<number, Errno> = new Map<number, Errno>([
   [403, 'EACCES'],
   [416, 'EIO'],
   // 409 (conflict) and 413 (over the storage limit) are not here: they answer changes, which are pushed in the
-  // background (`sync/failure`). A reader would get a misleading "file exists"; it gets EIO. 404 is not here: only the
+  // background (`sync/push-failure`). A reader would get a misleading "file exists"; it gets EIO. 404 is not here: only the
   // caller, who throws FsError, knows whether it means ENOENT (a name) or ESTALE (a version's bytes). 400 is not here:
   // a malformed request is a bug of this program.
 ]);

@@ -86,9 +86,9 @@ export type FetchTarget = ({ readonly kind: 'memory' } | { readonly kind: 'file'
 };
 
 /** crc32 of consecutive blocks from `first` on; a version's last block may be shorter. */
-export interface BlockMarks {
+export interface BlockChecksums {
   readonly first: number;
-  readonly marks: readonly number[];
+  readonly values: readonly number[];
 }
 
 /**
@@ -98,7 +98,7 @@ export interface BlockMarks {
 export interface WrittenExtent {
   readonly start: number;
   readonly end: number;
-  readonly marks?: BlockMarks;
+  readonly checksums?: BlockChecksums;
 }
 
 /**

@@ -2,7 +2,7 @@ import { BLOCK_BYTES } from '../base/vocabulary.ts';
 import type { GivenUp } from './contents.ts';
 
 /**
- * Which blocks of a content file are present. One row per 512 blocks, 5 bytes per block: state u8, mark u32 (crc32 of the block's
+ * Which blocks of a content file are present. One row per 512 blocks, 5 bytes per block: state u8, checksum u32 (crc32 of the block's
  * bytes, little endian). A row ends behind its last present block.
  *
  * A block that the map does not name is absent, even if the file has bytes there.
@@ -19,9 +19,9 @@ const MARKED = 2;
 export class BlockMap {
   readonly #load: (row: number) => Uint8Array | undefined;
   readonly #rows = new Map<number, Buffer>();
-  /** Blocks whose bytes were compared with their mark in this run, or were written in it. */
+  /** Blocks whose bytes were compared with their checksum in this run, or were written in it. */
   readonly #verified = new Set<number>();
-  /** Blocks that this run found not to match their marks, and whose marks must be kept. */
+  /** Blocks that this run found not to match their checksums, and whose checksums must be kept. */
   readonly #damaged = new Set<number>();
   readonly #dirty = new Set<number>();
   readonly #watches = new Set<Set<number>>();
@@ -38,11 +38,11 @@ export class BlockMap {
     return this.#verified.has(block);
   }
 
-  isMarked(block: number): boolean {
+  hasChecksum(block: number): boolean {
     return this.#stateOf(block) === MARKED;
   }
 
-  markOf(block: number): number {
+  checksumOf(block: number): number {
     return this.#row(block).readUInt32LE((block % BLOCKS_PER_ROW) * ENTRY_BYTES + 1);
   }
 
@@ -54,7 +54,7 @@ export class BlockMap {
     return this.#damaged.size > 0;
   }
 
-  /** The block keeps its mark and counts as absent; the next run finds the same. */
+  /** The block keeps its checksum and counts as absent; the next run finds the same. */
   damaged(block: number): void {
     this.#damaged.add(block);
     this.#verified.delete(block);
@@ -63,7 +63,7 @@ export class BlockMap {
   /** The blocks that row `index` names. */
   blocksOfRow(index: number): number[] {
     return Array.from({ length: BLOCKS_PER_ROW }, (_, at) => index * BLOCKS_PER_ROW + at).filter((block) =>
-      this.isMarked(block),
+      this.hasChecksum(block),
     );
   }
 
@@ -78,16 +78,16 @@ export class BlockMap {
   }
 
   /** The block's bytes are in the file and replace those that were found damaged. */
-  landed(block: number, mark: number): void {
+  landed(block: number, checksum: number): void {
     this.#damaged.delete(block);
-    this.marked(block, mark);
+    this.setChecksum(block, checksum);
   }
 
-  marked(block: number, mark: number): void {
+  setChecksum(block: number, checksum: number): void {
     const row = this.#row(block);
     const at = (block % BLOCKS_PER_ROW) * ENTRY_BYTES;
     row[at] = MARKED;
-    row.writeUInt32LE(mark >>> 0, at + 1);
+    row.writeUInt32LE(checksum >>> 0, at + 1);
     this.#verified.add(block);
     this.#dirty.add(Math.floor(block / BLOCKS_PER_ROW));
   }
@@ -159,11 +159,11 @@ export class BlockMap {
 export function* blocksOfRow(
   index: number,
   row: Uint8Array,
-): Generator<{ readonly block: number; readonly mark: number }> {
+): Generator<{ readonly block: number; readonly checksum: number }> {
   const view = Buffer.from(row.buffer, row.byteOffset, row.byteLength);
   for (let at = 0; at + ENTRY_BYTES <= view.byteLength; at += ENTRY_BYTES) {
     if (view[at] === MARKED)
-      yield { block: index * BLOCKS_PER_ROW + at / ENTRY_BYTES, mark: view.readUInt32LE(at + 1) };
+      yield { block: index * BLOCKS_PER_ROW + at / ENTRY_BYTES, checksum: view.readUInt32LE(at + 1) };
   }
 }
 

@@ -19,7 +19,7 @@ export function* checkStore(store: StoreReader): Generator<string> {
 }
 
 /**
- * Compares every marked block with its mark. A damaged block of a version is dropped and fetched again at the next read. One of a
+ * Compares every block that has a checksum with its checksum. A damaged block of a version is dropped and fetched again at the next read. One of a
  * frozen draft exists nowhere else.
  */
 export function* checkBytes(store: StoreReader, contents: Pick<Contents, 'pieces'>): Generator<string> {

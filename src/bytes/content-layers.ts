@@ -30,7 +30,7 @@ export interface LayerSource {
   damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void;
   /** The file of an unmerged version is missing: its own ranges are invalid from now on. */
   lost(id: ContentId): void;
-  /** Compares own bytes of a frozen draft with their marks. @throws FsError EIO */
+  /** Compares own bytes of a frozen draft with their checksums. @throws FsError EIO */
   checkFrozen(id: ContentId, record: ContentRecord, start: number, end: number): void;
 }
 
@@ -43,7 +43,7 @@ interface Layer {
   readonly place: Place;
   /** Own bytes by offset; null: they are in the file. */
   readonly memory: Uint8Array | null;
-  /** The record of a frozen draft whose own bytes have marks; null if there is nothing to compare. */
+  /** The record of a frozen draft whose own bytes have checksums; null if there is nothing to compare. */
   readonly frozen: ContentRecord | null;
 }
 
@@ -230,7 +230,7 @@ export class ContentLayers {
     return bytes;
   }
 
-  /** Whether a block is present and matches its mark; verified once per run. */
+  /** Whether a block is present and matches its checksum; verified once per run. */
   #isSound(id: ContentId, record: ContentRecord, map: BlockMap, block: number): boolean {
     if (!map.isPresent(block)) return false;
     if (map.isVerified(block) || this.#isOutline) return true;
@@ -242,7 +242,7 @@ export class ContentLayers {
       if (isOutOfDescriptors(err)) throw err;
       this.#log.warn({ content: id, block, err }, 'cached block cannot be read: it will be fetched again');
     }
-    if (bytes?.byteLength === length && crc32(bytes, 0) === map.markOf(block)) {
+    if (bytes?.byteLength === length && crc32(bytes, 0) === map.checksumOf(block)) {
       map.verified(block);
       return true;
     }

@@ -316,13 +316,13 @@ export class ContentStore implements Contents {
     }
   }
 
-  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, marks?: ReadonlyMap<number, number>): void {
+  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, checksums?: ReadonlyMap<number, number>): void {
     const record = this.record(version);
     if (record === undefined) return;
     const { sizeBytes } = record;
     const range = clip(extent, sizeBytes);
     if (bytes === null) {
-      this.#blocks.arrived(version, range, sizeBytes, marks);
+      this.#blocks.arrived(version, range, sizeBytes, checksums);
     } else if (sizeBytes > this.#options.inlineMaxBytes || range.start > 0 || range.end < sizeBytes) {
       this.#blocks.arrivedInMemory(version, range, bytes, sizeBytes);
     } else {
@@ -347,12 +347,12 @@ export class ContentStore implements Contents {
     tx.put('content', id, { ...record, kind: 'version', sealed: true, version, resource });
     tx.put('version', version, id);
     const isSmall = record.sizeBytes <= this.#options.inlineMaxBytes;
-    const markedBytes = this.#checksums.hand(tx, id, record, isSmall ? 'none' : 'whole blocks');
+    const checkedBytes = this.#checksums.hand(tx, id, record, isSmall ? 'none' : 'whole blocks');
     tx.afterCommit(() => {
       this.#drafts.putDown(id);
       this.#usage.setDraft(id, 0);
-      this.#usage.setCached(id, markedBytes);
-      if (markedBytes > 0) this.#usage.touch('file', id, 0, record.sizeBytes, this.#clock.elapsedMs());
+      this.#usage.setCached(id, checkedBytes);
+      if (checkedBytes > 0) this.#usage.touch('file', id, 0, record.sizeBytes, this.#clock.elapsedMs());
       this.#validity.adopted(id);
       if (record.where === 'file') this.#moveToCache(id);
       this.#blocks.forget(id);

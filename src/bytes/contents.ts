@@ -103,10 +103,10 @@ export interface Contents {
   /** The file for a fetch of this version content, created if necessary. Null: the version is small, or no file can be made; fetch into memory. */
   fetchPath(version: ContentId): string | null;
   /**
-   * Takes fetched bytes in: they are in the file already (`bytes` null), or in `bytes`. Order: bytes, then the map. Missing `marks`, by block,
+   * Takes fetched bytes in: they are in the file already (`bytes` null), or in `bytes`. Order: bytes, then the map. Missing `checksums`, by block,
    * are computed from the file.
    */
-  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, marks?: ReadonlyMap<number, number>): void;
+  landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, checksums?: ReadonlyMap<number, number>): void;
   /** Records the blocks of a leased version that are given up from now on: bytes written to its file meanwhile may be lost. */
   watchGivenUp(version: ContentId): GivenUp;
 

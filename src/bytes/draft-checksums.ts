@@ -12,11 +12,11 @@ import type { VersionBlocks } from './version-blocks.ts';
 const MARKED_PER_TURN = 8;
 
 /**
- * The marks (checksums) of frozen drafts whose bytes lie in a file: rows of the block map like those of versions. A mark covers the
+ * The checksums of frozen drafts whose bytes lie in a file: rows of the block map like those of versions. A checksum covers the
  * own bytes of its block; other bytes of the file there are meaningless.
  *
  * A damaged version is fetched again. These bytes exist nowhere else, so reading damaged ones fails with EIO. A block without a
- * mark counts as valid: marks are made after the file was synced, so that a power cut never looks like damage.
+ * checksum counts as valid: checksums are made after the file was synced, so that a power cut never looks like damage.
  */
 export class DraftChecksums {
   readonly #store: StoreReader;
@@ -31,27 +31,27 @@ export class DraftChecksums {
     this.#log = deps.log;
   }
 
-  /** Whether marks of a content were stored, by this run or an earlier one. */
+  /** Whether checksums of a content were stored, by this run or an earlier one. */
   has(id: ContentId): boolean {
     for (const _ of this.#store.scan('blocks', id)) return true;
     return false;
   }
 
-  /** Computes the marks of a frozen draft, in short turns, until done or until the draft is no longer frozen. */
+  /** Computes the checksums of a frozen draft, in short turns, until done or until the draft is no longer frozen. */
   async make(id: ContentId): Promise<void> {
     const blocks = blocksOf(this.#store.get('content', id)?.extents ?? []);
     for (const [count, block] of blocks.entries()) {
       if (count % MARKED_PER_TURN === MARKED_PER_TURN - 1) await nextTurn();
       const record = this.#store.get('content', id);
       if (record === undefined || !isFrozenFile(record)) return;
-      if (this.#blocks.map(id).isMarked(block)) continue;
-      const mark = this.#markOf(id, record, block);
-      if (mark !== null) this.#blocks.markAs(id, block, mark);
+      if (this.#blocks.map(id).hasChecksum(block)) continue;
+      const checksum = this.#checksumOf(id, record, block);
+      if (checksum !== null) this.#blocks.setChecksum(id, block, checksum);
     }
   }
 
   /**
-   * Compares the blocks of a range with their marks, each once in a run.
+   * Compares the blocks of a range with their checksums, each once in a run.
    *
    * @throws FsError EIO when the file does not hold the bytes that were written
    */
@@ -60,8 +60,8 @@ export class DraftChecksums {
     for (let block = Math.floor(start / BLOCK_BYTES); block * BLOCK_BYTES < end; block++) {
       if (map.isVerified(block)) continue;
       if (!map.isDamaged(block)) {
-        if (!map.isMarked(block)) continue;
-        if (this.#markOf(id, record, block) === map.markOf(block)) {
+        if (!map.hasChecksum(block)) continue;
+        if (this.#checksumOf(id, record, block) === map.checksumOf(block)) {
           map.verified(block);
           continue;
         }
@@ -76,9 +76,9 @@ export class DraftChecksums {
   }
 
   /**
-   * The draft becomes a version: the marks of blocks that are entirely its own are valid for the version; the others are removed.
+   * The draft becomes a version: the checksums of blocks that are entirely its own are valid for the version; the others are removed.
    *
-   * @returns how many bytes stay marked
+   * @returns how many bytes keep a checksum
    */
   hand(tx: Transaction, id: ContentId, record: ContentRecord, which: 'whole blocks' | 'none'): number {
     let bytes = 0;
@@ -100,7 +100,7 @@ export class DraftChecksums {
   }
 
   /** Null: the file does not have these bytes. */
-  #markOf(id: ContentId, { extents, sizeBytes }: ContentRecord, block: number): number | null {
+  #checksumOf(id: ContentId, { extents, sizeBytes }: ContentRecord, block: number): number | null {
     const start = block * BLOCK_BYTES;
     const length = blockLength(block, sizeBytes);
     let bytes: Uint8Array;
@@ -111,15 +111,15 @@ export class DraftChecksums {
       this.#log.warn({ content: id, block, err }, 'a block of a change cannot be read');
       return null;
     }
-    let mark = 0;
+    let checksum = 0;
     for (let index = indexBehind(extents, start); index < extents.length; index += 2) {
       const from = Math.max((extents[index] as number) - start, 0);
       const to = Math.min((extents[index + 1] as number) - start, length);
       if (from >= to) break;
       if (to > bytes.byteLength) return null;
-      mark = crc32(bytes.subarray(from, to), mark);
+      checksum = crc32(bytes.subarray(from, to), checksum);
     }
-    return mark;
+    return checksum;
   }
 }
 

@@ -60,7 +60,7 @@ export class LayerMerge {
     this.#waiting.add(id);
   }
 
-  /** Drops the layers of a version unmerged: only its marked blocks stay valid. */
+  /** Drops the layers of a version unmerged: only its blocks with checksums stay valid. */
   distrust(id: ContentId): void {
     this.#store.transact((tx) => {
       const record = tx.get('content', id);

@@ -4,7 +4,7 @@ import { currentBootId } from '../store/boot-id.ts';
 import type { StoreWriter } from '../store/tables.ts';
 
 /**
- * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no marks.
+ * After a power cut the own ranges of a version may name bytes that did not reach the disk, and unlike blocks they have no checksums.
  * Own ranges from before a reboot are invalid, and their bytes are fetched again.
  */
 export class LayerValidity {

@@ -14,10 +14,10 @@ const SAVE_DELAY_MS = 200;
 const MEMORY_BYTES_MAX = 16 * 1024 * 1024;
 
 /**
- * The present blocks of versions: their maps, their marks, and the blocks that only memory holds.
+ * The present blocks of versions: their maps, their checksums, and the blocks that only memory holds.
  *
- * A block counts as present once its bytes are in the file; the map is stored a little later, and names only marked blocks.
- * After a crash some are fetched again; after a power cut the marks show which bytes did not reach the disk.
+ * A block counts as present once its bytes are in the file; the map is stored a little later, and names only blocks with checksums.
+ * After a crash some are fetched again; after a power cut the checksums show which bytes did not reach the disk.
  */
 export class VersionBlocks {
   readonly #store: StoreWriter;
@@ -58,13 +58,13 @@ export class VersionBlocks {
     return this.#memory.size === 0 ? undefined : this.#memory.get(`${id}/${block}`);
   }
 
-  /** The file holds the bytes of `extent`: its complete blocks are present. `marks`: of blocks that were marked during the transfer. */
-  arrived(id: ContentId, extent: Extent, sizeBytes: number, marks?: ReadonlyMap<number, number>): void {
+  /** The file holds the bytes of `extent`: its complete blocks are present. `checksums`: of blocks whose checksums were computed during the transfer. */
+  arrived(id: ContentId, extent: Extent, sizeBytes: number, checksums?: ReadonlyMap<number, number>): void {
     const map = this.map(id);
     for (const block of wholeBlocks(extent, sizeBytes)) {
       if (this.#memory.size > 0) this.#memory.delete(`${id}/${block}`);
       if (map.isPresent(block)) continue;
-      map.landed(block, marks?.get(block) ?? this.#markOf(id, block, sizeBytes));
+      map.landed(block, checksums?.get(block) ?? this.#checksumOf(id, block, sizeBytes));
       this.#saveSoon(id);
       this.#usage.addCached(id, blockLength(block, sizeBytes));
     }
@@ -80,9 +80,9 @@ export class VersionBlocks {
     }
   }
 
-  /** A mark that was computed elsewhere; its map row is to be stored. */
-  markAs(id: ContentId, block: number, mark: number): void {
-    this.map(id).marked(block, mark);
+  /** A checksum that was computed elsewhere; its map row is to be stored. */
+  setChecksum(id: ContentId, block: number, checksum: number): void {
+    this.map(id).setChecksum(block, checksum);
     this.#saveSoon(id);
   }
 
@@ -92,7 +92,7 @@ export class VersionBlocks {
   }
 
   /**
-   * The file does not hold the bytes that were written: the block is dropped. If own ranges of a draft lie under it, the mark stays:
+   * The file does not hold the bytes that were written: the block is dropped. If own ranges of a draft lie under it, the checksum stays:
    * without it they would count as valid.
    */
   damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void {
@@ -150,8 +150,8 @@ export class VersionBlocks {
     this.#cancelSave?.();
   }
 
-  /** For a block whose bytes are in the file and have no mark yet. */
-  #markOf(id: ContentId, block: number, sizeBytes: number): number {
+  /** For a block whose bytes are in the file and have no checksum yet. */
+  #checksumOf(id: ContentId, block: number, sizeBytes: number): number {
     const length = blockLength(block, sizeBytes);
     const start = block * BLOCK_BYTES;
     const bytes = this.#files.lend(id, 'cache', start, length);

@@ -359,10 +359,10 @@ export class BlockReader {
     // file, and would read as zeros.
     const givenUp = this.#contents.watchGivenUp(content);
     let takenTo: number | null = null;
-    const marks = new Map<number, number>();
+    const checksums = new Map<number, number>();
     const take = (there: Extent): void => {
       const fresh = { start: takenTo ?? there.start, end: there.end };
-      for (const extent of givenUp.without(fresh)) this.#contents.landed(content, extent, null, marks);
+      for (const extent of givenUp.without(fresh)) this.#contents.landed(content, extent, null, checksums);
       takenTo = there.end === sizeBytes ? sizeBytes : there.end - (there.end % BLOCK_BYTES);
       // Update the map first: the readers consult it.
       const end = fetch.wholeTo(there.end);
@@ -370,8 +370,8 @@ export class BlockReader {
     };
     const written = (there: WrittenExtent): void => {
       this.#health.bytesCame();
-      const { first = 0, marks: fresh = [] } = there.marks ?? {};
-      for (const [at, mark] of fresh.entries()) marks.set(first + at, mark);
+      const { first = 0, values: fresh = [] } = there.checksums ?? {};
+      for (const [at, checksum] of fresh.entries()) checksums.set(first + at, checksum);
       if (signal.aborted || there.start > extent.start || there.end === there.start) return;
       try {
         take(there);

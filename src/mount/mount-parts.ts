@@ -27,9 +27,9 @@ import { SyncLoop } from '../sync/sync-loop.ts';
 import { AccountPlaces } from '../tree/account-places.ts';
 import { FilesInUse } from '../tree/files-in-use.ts';
 import { Freshness } from '../tree/freshness.ts';
+import { ListingFence } from '../tree/listing-fence.ts';
 import { LOCAL_NAMES, Names } from '../tree/names.ts';
 import { NodeChanges } from '../tree/node-changes.ts';
-import { PushMarks } from '../tree/push-marks.ts';
 import type { ReceivedChange } from '../tree/received-changes.ts';
 import { releaseNames } from '../tree/released-names.ts';
 import { Tree } from '../tree/tree.ts';
@@ -108,9 +108,9 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   const quota = new AccountQuota(store);
   const names = namesOf({ store, clock, log }, options.localOnly);
   const intents = new Intents(store);
-  const marks = new PushMarks({ store, intents });
+  const fence = new ListingFence({ store, intents });
   const tree = new Tree({
-    ...{ store, contents, names, intents, marks, clock, changes, openFiles },
+    ...{ store, contents, names, intents, fence, clock, changes, openFiles },
     log: log.child({ part: 'tree' }),
     onTakenBack: (ino, copy) => {
       const copied = copy === null ? null : pathOf(store, copy);
@@ -134,7 +134,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   const places = options.root === 'account' ? new AccountPlaces({ store }) : null;
   const health = new ServiceHealth({ clock });
   const freshness = new Freshness({
-    ...{ tree, marks, health, clock, openFiles },
+    ...{ tree, fence, health, clock, openFiles },
     listing: places?.noting(service.listings) ?? service.listings,
     log: log.child({ part: 'freshness' }),
     onHeld: ({ at, nodes }) => deps.onEvent({ type: 'held-back', path: pathOf(store, at), nodes }),

@@ -192,7 +192,7 @@ export interface IncomingData {
 export interface Landing {
   readonly fd: number;
   /** Called with the end of the bytes now in the file and the checksums of completed blocks. */
-  readonly landed: (at: number, marks: readonly number[]) => void;
+  readonly landed: (at: number, checksums: readonly number[]) => void;
   /** Called periodically while bytes arrive, even within an incomplete block. */
   readonly came?: () => void;
 }

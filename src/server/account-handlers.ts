@@ -12,7 +12,7 @@ import {
 import { contentsXml } from './contents-xml.ts';
 import { listingQuery } from './folder-handlers.ts';
 import type { Call, HandlerTable, Service } from './handler-table.ts';
-import { namedPage, page, sorted } from './listing.ts';
+import { namedPage, page, sorted } from './list-page.ts';
 import { notFound, Refusal } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';
 

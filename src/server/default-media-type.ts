@@ -1,4 +1,4 @@
-import { extensionOf } from './listing.ts';
+import { extensionOf } from './list-page.ts';
 
 /** The media type of a file whose creator gave none (docs/service.md 5.4). */
 export function mediaTypeOf(name: string, given: string | undefined): string {

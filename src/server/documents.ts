@@ -13,7 +13,7 @@ import type {
   UserDocument,
   WorkspaceDocument,
 } from '../protocol/messages.ts';
-import { endOf, type Page } from './listing.ts';
+import { endOf, type Page } from './list-page.ts';
 import { forbidden } from './refusal.ts';
 import {
   type FileRow,

@@ -3,7 +3,7 @@ import { requestedRange } from './byte-range.ts';
 import type { Exchange } from './exchange.ts';
 import { listingQuery } from './folder-handlers.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
-import { endOf } from './listing.ts';
+import { endOf } from './list-page.ts';
 import { pictureRequest } from './pictures.ts';
 import { forbidden, malformed, notFound } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';

@@ -9,9 +9,9 @@ import {
   encodeFolder,
 } from '../protocol/messages.ts';
 import { contentsXml } from './contents-xml.ts';
+import { mediaTypeOf } from './default-media-type.ts';
 import { decodedOr400, rootOr400 } from './exchange.ts';
 import type { HandlerTable, Service } from './handler-table.ts';
-import { mediaTypeOf } from './media-type.ts';
 import { malformed, notFound } from './refusal.ts';
 
 /** Folders and their contents (docs/service.md 5). */

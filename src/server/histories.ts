@@ -2,7 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import type { ResourceId } from '../protocol/endpoints.ts';
 import type { Database } from './database.ts';
 import { OverHoldings, versionBytes } from './holdings.ts';
-import type { Page } from './listing.ts';
+import type { Page } from './list-page.ts';
 import { randomSuffix } from './random-suffix.ts';
 import { notFound, overQuota } from './refusal.ts';
 import type { Repository } from './repository.ts';

@@ -2,7 +2,7 @@ import { systemCodeOf } from '../base/errors.ts';
 import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
 import type { Session } from './accounts.ts';
 import { Collections } from './collections.ts';
-import { namedPage, type Page, sorted } from './listing.ts';
+import { namedPage, type Page, sorted } from './list-page.ts';
 import { notFound, Refusal } from './refusal.ts';
 import { DEFAULT_PAGE } from './repository.ts';
 import type { FileRow, FolderRow, ResourceRow, VersionRow } from './rows.ts';

@@ -2,7 +2,7 @@ import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
 import type { IssuedToken, Sender, Session } from './accounts.ts';
 import type { Exchange } from './exchange.ts';
-import type { Page } from './listing.ts';
+import type { Page } from './list-page.ts';
 import type { Need, Relocation } from './repository.ts';
 import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from './rows.ts';
 

@@ -4,7 +4,7 @@ import { ApiError, FsError } from '../base/errors.ts';
 import type { BodyPiece } from '../base/resources.ts';
 import type { ContentId, Extent } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
-import { ParkedError } from './failure.ts';
+import { ParkedError } from './push-failure.ts';
 
 /** Fetches the missing bytes of a version, so that a draft over it can be sent. @throws ApiError 404 when the version is gone */
 export type Complete = (content: ContentId, extent: Extent, signal: AbortSignal) => Promise<void>;

@@ -7,8 +7,8 @@ import type { Intents } from '../store/intents.ts';
 import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { PostponedError } from './failure.ts';
 import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone } from './outcome.ts';
+import { PostponedError } from './push-failure.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { OnTreeChange } from './remote-naming.ts';
 

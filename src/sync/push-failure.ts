@@ -11,7 +11,7 @@ import {
 import type { ParkReason } from '../store/tables.ts';
 
 /** What a failed push means for its node and for the other pushes. */
-export type Failure =
+export type PushFailure =
   /** No response: nothing is sent until a push succeeds again. */
   | { readonly type: 'offline'; readonly detail: string }
   /** The sign-in was rejected: nothing is sent until the user signs in again. */
@@ -50,7 +50,7 @@ const REASON_OF_STATUS: ReadonlyMap<number, ParkReason> = new Map([
   [413, 'quota'],
 ]);
 
-export function failureOf(error: unknown): Failure {
+export function pushFailureOf(error: unknown): PushFailure {
   const detail = error instanceof Error ? error.message : String(error);
   if (error instanceof ParkedError)
     return { type: 'park', reason: error.reason, detail, isRefusal: error.cause instanceof ApiError };

@@ -1,11 +1,11 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { PostponedError } from './failure.ts';
 import { FindingOut } from './finding-out.ts';
 import { NameOutcome } from './name-outcome.ts';
 import { NamePush } from './name-push.ts';
 import { NewAddress } from './new-address.ts';
 import type { Action } from './plan.ts';
+import { PostponedError } from './push-failure.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import type { OnInTheWay } from './taken-names.ts';
 import { settleUnchanged } from './unchanged-draft.ts';

@@ -8,10 +8,10 @@ import type { Transaction } from '../store/tables.ts';
 import { Agenda } from './agenda.ts';
 import { DirtyIndex } from './dirty-index.ts';
 import { type Discard, Discarding } from './discarding.ts';
-import { type Failure, failureOf } from './failure.ts';
 import { MadeHere } from './made-here.ts';
 import type { Action } from './plan.ts';
 import type { Push } from './push.ts';
+import { type PushFailure, pushFailureOf } from './push-failure.ts';
 import { type Pause, PushPause, pausedError } from './push-pause.ts';
 import { Pusher } from './pusher.ts';
 import { Refusals } from './refusals.ts';
@@ -320,7 +320,7 @@ export class SyncLoop {
         this.#agenda.succeeded(push, outcome);
       }
     } catch (error) {
-      const failure = failureOf(error);
+      const failure = pushFailureOf(error);
       // A network may have refused instead of the service. In that case a person can do nothing.
       isInDoubt = failure.type === 'park' && failure.isRefusal && this.#state === 'running';
       if (failure.type === 'park' && isInDoubt) void this.#doubt(push, failure, error);
@@ -336,7 +336,7 @@ export class SyncLoop {
   }
 
   /** As `failed`, for a failure of `failed` itself. Never throws. */
-  #record({ ino: starter, type }: Action, failure: Failure, error: unknown): void {
+  #record({ ino: starter, type }: Action, failure: PushFailure, error: unknown): void {
     const ino = this.#pushing.ownerOf(starter);
     try {
       this.#failed(ino, type, failure, error);
@@ -353,7 +353,7 @@ export class SyncLoop {
     const owner = this.#pushing.ownerOf(ino);
     if (verdict === null) return this.#pushing.release(ino); // discarded, retried, or left to the next start
     if (verdict.type === 'refused') this.#record(push.action, refusal, error);
-    else if (verdict.type === 'unconfirmed') this.#record(push.action, failureOf(verdict.error), verdict.error);
+    else if (verdict.type === 'unconfirmed') this.#record(push.action, pushFailureOf(verdict.error), verdict.error);
     else if (verdict.type === 'changed') this.#agenda.failed(owner, null);
     this.#pushing.release(ino);
     this.#over(push, () => this.#agenda.settled(push, owner));
@@ -390,7 +390,7 @@ export class SyncLoop {
     return !isDeepStrictEqual(store.get('node', action.ino), before.node);
   }
 
-  #failed(ino: Inode, type: Action['type'], failure: Failure, error: unknown): void {
+  #failed(ino: Inode, type: Action['type'], failure: PushFailure, error: unknown): void {
     const { log, store, health } = this.#deps;
     switch (failure.type) {
       case 'stopped':
@@ -438,7 +438,7 @@ export class SyncLoop {
 
   /** Planning failed. The failure affects only its node. Never throws. */
   #undecided(ino: Inode, error: unknown): void {
-    const failure = failureOf(error);
+    const failure = pushFailureOf(error);
     const { store } = this.#deps;
     try {
       if (failure.type === 'park' && store.get('dirty', ino) !== undefined) {
@@ -479,4 +479,4 @@ export class SyncLoop {
   }
 }
 
-type Parked = Extract<Failure, { type: 'park' }>;
+type Parked = Extract<PushFailure, { type: 'park' }>;

@@ -9,9 +9,9 @@ import type { RemoteFacet } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
 import { isOnlyAbandonedSince, isTakenOverBy, knownOf, ownAmong } from './conflict.ts';
 import { type Complete, DraftBody } from './draft-body.ts';
-import { failureOf, hadNoEffect, ParkedError, PostponedError } from './failure.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { ownerOf } from './outcome.ts';
+import { hadNoEffect, ParkedError, PostponedError, pushFailureOf } from './push-failure.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import type { OnSameBytes } from './unchanged-draft.ts';
 
@@ -376,7 +376,7 @@ function uploadOf(intent: Intent | null): Upload | null {
 }
 
 function isForPerson(error: unknown): boolean {
-  return failureOf(error).type === 'park';
+  return pushFailureOf(error).type === 'park';
 }
 
 /** A base became a version meanwhile, by the upload of another file (a conflicted copy), and its file has moved into the cache. */

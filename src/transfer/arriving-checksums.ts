@@ -1,20 +1,20 @@
 import { crc32 } from '../base/checksum.ts';
-import type { BlockMarks } from '../base/resources.ts';
+import type { BlockChecksums } from '../base/resources.ts';
 import { BLOCK_BYTES } from '../base/vocabulary.ts';
 
 /**
- * The marks of the blocks of bytes that come in order. Computed as they come: the processor still has them in its cache then, and whoever
- * keeps the block has not to read it again for its mark.
+ * Computes the checksums of blocks whose bytes arrive in order. At that moment the bytes are still in the processor's cache, and the block need
+ * not be read again for its checksum.
  */
-export class ArrivingMarks {
+export class ArrivingChecksums {
   #at: number;
-  #mark = 0;
-  /** Whether the block that comes has come from its first byte on. */
+  #checksum = 0;
+  /** Whether the present block arrived from its first byte on. */
   #isWhole: boolean;
   #first: number;
-  #marks: number[] = [];
+  #checksums: number[] = [];
 
-  /** @param start where the bytes begin */
+  /** @param start offset of the first byte */
   constructor(start: number) {
     this.#at = start;
     this.#isWhole = start % BLOCK_BYTES === 0;
@@ -24,29 +24,29 @@ export class ArrivingMarks {
   add(bytes: Uint8Array): void {
     for (let from = 0; from < bytes.byteLength; ) {
       const length = Math.min(bytes.byteLength - from, BLOCK_BYTES - (this.#at % BLOCK_BYTES));
-      this.#mark = crc32(bytes.subarray(from, from + length), this.#mark);
+      this.#checksum = crc32(bytes.subarray(from, from + length), this.#checksum);
       this.#at += length;
       from += length;
       if (this.#at % BLOCK_BYTES === 0) this.#next();
     }
   }
 
-  /** Nothing more comes: what came of the last block is all of it. */
+  /** No more bytes arrive: the last block may be shorter than the others. */
   end(): void {
     if (this.#at % BLOCK_BYTES !== 0) this.#next();
   }
 
-  /** The marks of the blocks that became whole since this was called last. */
-  take(): BlockMarks {
-    const taken = { first: this.#first, marks: this.#marks };
-    this.#first += taken.marks.length;
-    this.#marks = [];
+  /** The checksums of the blocks that were completed since the last call. */
+  take(): BlockChecksums {
+    const taken = { first: this.#first, values: this.#checksums };
+    this.#first += taken.values.length;
+    this.#checksums = [];
     return taken;
   }
 
   #next(): void {
-    if (this.#isWhole) this.#marks.push(this.#mark);
+    if (this.#isWhole) this.#checksums.push(this.#checksum);
     this.#isWhole = true;
-    this.#mark = 0;
+    this.#checksum = 0;
   }
 }

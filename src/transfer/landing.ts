@@ -3,7 +3,7 @@ import { type FileHandle, open } from 'node:fs/promises';
 import { ProtocolError, StorageError, systemCodeOf } from '../base/errors.ts';
 import type { FetchedRange, FetchTarget, WrittenExtent } from '../base/resources.ts';
 import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
-import { ArrivingMarks } from './arriving-marks.ts';
+import { ArrivingChecksums } from './arriving-checksums.ts';
 
 /** Bytes collected before a write begins: smaller writes cost many system calls, and many tasks of another thread. */
 const WRITE_BYTES_MIN = 256 * 1024;
@@ -27,7 +27,7 @@ export interface Supply {
    * Writes bytes into the file at their own offsets without passing them through this thread, as far as possible. `landed` does not throw.
    * @returns the end of the written bytes; no write is running afterwards
    */
-  bring?(fd: number, landed: (at: number, marks: readonly number[]) => void): Promise<number>;
+  bring?(fd: number, landed: (at: number, checksums: readonly number[]) => void): Promise<number>;
   /** @param start offset of the rest; the result may contain more than the rest */
   ask(start: number): Promise<Incoming>;
 }
@@ -96,12 +96,12 @@ async function bringIntoFile(
   let first = Math.ceil(start / BLOCK_BYTES);
   // Kept until no write is running: an error thrown in `landed` has no caller.
   let failure: unknown = null;
-  const landed = (at: number, marks: readonly number[]): void => {
+  const landed = (at: number, checksums: readonly number[]): void => {
     try {
       arrived(at - before);
       before = at;
-      written({ start, end: at, marks: { first, marks } });
-      first += marks.length;
+      written({ start, end: at, checksums: { first, values: checksums } });
+      first += checksums.length;
     } catch (error) {
       failure ??= error;
     }
@@ -121,7 +121,7 @@ async function landInFile(
   written: (there: WrittenExtent) => void,
 ): Promise<void> {
   let at = extent.start;
-  const marking = new ArrivingMarks(extent.start);
+  const arriving = new ArrivingChecksums(extent.start);
   let batch: Uint8Array[] = [];
   let batchBytes = 0;
   // One batch is written while the next one arrives. If the service hangs, a failed write ends the wait for it.
@@ -133,12 +133,12 @@ async function landInFile(
     batch = [];
     batchBytes = 0;
     const end = at;
-    if (end === extent.end) marking.end();
-    const marks = marking.take();
+    if (end === extent.end) arriving.end();
+    const checksums = arriving.take();
     writing = asStorageError(path, () => writeAll(file, buffers, position))
       .then(() => {
         for (const buffer of buffers) takeBack?.(buffer);
-        written({ start, end, marks });
+        written({ start, end, checksums });
       })
       .catch((error: unknown) => {
         failure = error;
@@ -152,7 +152,7 @@ async function landInFile(
     for await (const chunk of chunks) {
       if (failure !== null) break;
       batch.push(chunk);
-      marking.add(chunk);
+      arriving.add(chunk);
       batchBytes += chunk.byteLength;
       arrived(chunk.byteLength);
       if (batchBytes >= WRITE_BYTES_MAX) await writing;

@@ -8,10 +8,10 @@ import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { BackgroundListings } from './background-listings.ts';
 import { ifReadable } from './if-readable.ts';
 import { ListingAhead } from './listing-ahead.ts';
+import type { ListingFence } from './listing-fence.ts';
 import { listPages } from './listing-pages.ts';
 import { type HeldRemovals, MissingEntries } from './missing-entries.ts';
 import { PushLook } from './push-look.ts';
-import type { PushMarks } from './push-marks.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
 import { WATCHED_MAX, WatchedFolders } from './watched-folders.ts';
@@ -19,7 +19,7 @@ import { WATCHED_MAX, WatchedFolders } from './watched-folders.ts';
 export interface FreshnessDeps {
   readonly tree: Tree;
   readonly listing: RemoteListing;
-  readonly marks: PushMarks;
+  readonly fence: ListingFence;
   readonly health: ServiceHealth;
   readonly clock: Clock;
   readonly log: Logger;
@@ -41,7 +41,7 @@ export interface FreshnessDeps {
 export class Freshness {
   readonly #tree: Tree;
   readonly #listing: RemoteListing;
-  readonly #marks: PushMarks;
+  readonly #fence: ListingFence;
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #openFiles: () => Iterable<{ readonly ino: Inode }>;
@@ -67,7 +67,7 @@ export class Freshness {
     setMaxListeners(0, this.#stop.signal); // one for each request under way
     this.#tree = deps.tree;
     this.#listing = deps.listing;
-    this.#marks = deps.marks;
+    this.#fence = deps.fence;
     this.#clock = deps.clock;
     this.#log = deps.log;
     this.#openFiles = deps.openFiles ?? (() => []);
@@ -93,7 +93,7 @@ export class Freshness {
       ask: (question) => this.#missing.resolveOne(question, false),
     });
     this.#missing = new MissingEntries({
-      ...{ tree: deps.tree, listing: deps.listing, marks: deps.marks, clock: deps.clock, log: deps.log },
+      ...{ tree: deps.tree, listing: deps.listing, fence: deps.fence, clock: deps.clock, log: deps.log },
       stop: this.#stop.signal,
       list: (folder, accept) => this.#list(folder, accept),
       underWay: (folder) => this.#underWay.get(folder)?.listing.catch(() => {}),
@@ -224,7 +224,7 @@ export class Freshness {
     if (node === undefined) throw new FsError('ENOENT');
     if (node.kind !== 'folder') throw new FsError('ENOTDIR');
     if (node.remote === null) return;
-    const sequence = this.#marks.nextSequence();
+    const sequence = this.#fence.nextSequence();
     const requestedMs = this.#clock.nowMs();
     const refused = this.#missing.takeRefused(folder);
     try {
@@ -247,7 +247,7 @@ export class Freshness {
       this.#watched.failed(folder);
       throw error;
     } finally {
-      this.#marks.finish(sequence);
+      this.#fence.finish(sequence);
     }
   }
 

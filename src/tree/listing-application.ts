@@ -17,6 +17,7 @@ import { childOf, isDirty, isSuspect, newInode, writeNode } from '../store/node-
 import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { DepartedRecord, FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from './conflict-name.ts';
+import type { ListingFence } from './listing-fence.ts';
 import {
   isMissing,
   type Listing,
@@ -27,7 +28,6 @@ import {
 } from './listing-merge.ts';
 import { noteLocalFolders } from './local-folders.ts';
 import type { Names } from './names.ts';
-import type { PushMarks } from './push-marks.ts';
 import { type ReceivedChange, receivedChanges } from './received-changes.ts';
 import { type OpenHere, type RemoteDeletionOutcome, RemoteDeletions } from './remote-deletions.ts';
 import { modeOf } from './remote-entry.ts';
@@ -82,7 +82,7 @@ export interface ListingApplicationDeps {
   readonly store: StoreWriter;
   readonly names: Names;
   readonly intents: Intents;
-  readonly marks: PushMarks;
+  readonly fence: ListingFence;
   readonly clock: Clock;
   readonly log: Logger;
   readonly options: NewcomerOptions;
@@ -106,7 +106,7 @@ export class ListingApplication {
   readonly #store: StoreWriter;
   readonly #names: Names;
   readonly #intents: Intents;
-  readonly #marks: PushMarks;
+  readonly #fence: ListingFence;
   readonly #clock: Clock;
   readonly #options: NewcomerOptions;
   readonly #changedThere: (changes: readonly TreeInvalidation[]) => void;
@@ -124,7 +124,7 @@ export class ListingApplication {
     this.#store = deps.store;
     this.#names = deps.names;
     this.#intents = deps.intents;
-    this.#marks = deps.marks;
+    this.#fence = deps.fence;
     this.#contents = deps.contents;
     this.#log = deps.log;
     this.#onTakenBack = deps.onTakenBack ?? (() => {});
@@ -179,7 +179,7 @@ export class ListingApplication {
     }
 
     const questions: MissingEntryQuestion[] = [];
-    const view = { mayJudge: (ino: Inode) => this.#marks.mayJudge(ino, sequence) };
+    const view = { mayJudge: (ino: Inode) => this.#fence.mayJudge(ino, sequence) };
     for (let after: string | undefined, more = true; more; ) {
       more = false;
       let seen = 0;
@@ -222,7 +222,7 @@ export class ListingApplication {
 
   resolveAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, isBelieved: boolean): AbsenceOutcome {
     const node = this.#store.get('node', ino);
-    if (node === undefined || node.remote === null || !this.#marks.mayJudge(ino, sequence)) return 'kept';
+    if (node === undefined || node.remote === null || !this.#fence.mayJudge(ino, sequence)) return 'kept';
     const parent = answer?.parent == null ? undefined : this.#nodeOf(this.#store, answer.parent);
     if (answer !== null && parent?.kind === 'folder' && this.#readdress(node, node.remote, answer.url)) {
       const { remote } = node;
@@ -346,8 +346,8 @@ export class ListingApplication {
       node: (ino) => tx.get('node', ino),
       byResource: (resource) => this.#nodeOf(tx, resource),
       child: (parent, name) => childOf(tx, parent, name),
-      mayJudge: (ino) => this.#marks.mayJudge(ino, sequence),
-      isStranger: this.#marks.strangers(folder.remote?.resource ?? null, sequence),
+      mayJudge: (ino) => this.#fence.mayJudge(ino, sequence),
+      isStranger: this.#fence.strangers(folder.remote?.resource ?? null, sequence),
       mayHoldAbandoned: (resource) => this.#intents.abandonedOf(resource).length > 0,
       newInode: () => newInode(tx),
       departed: (resource) => {

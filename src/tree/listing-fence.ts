@@ -10,7 +10,7 @@ import type { StoreReader } from '../store/tables.ts';
  *
  * Every listing gets a sequence number at its request. A push is in progress while its owner has an open intent.
  */
-export class PushMarks {
+export class ListingFence {
   readonly #store: StoreReader;
   readonly #intents: Intents;
   #sequence = 0;

@@ -42,9 +42,9 @@ export interface MergeView {
   node(ino: Inode): NodeRecord | undefined;
   byResource(resource: ResourceUrl): NodeRecord | undefined;
   child(parent: Inode, name: string): NodeRecord | undefined;
-  /** Whether the listing is valid for the node (`PushMarks.mayJudge`). */
+  /** Whether the listing is valid for the node (`ListingFence.mayJudge`). */
   mayJudge(ino: Inode): boolean;
-  /** Whether a resource without a node was created elsewhere (`PushMarks.strangers`). */
+  /** Whether a resource without a node was created elsewhere (`ListingFence.strangers`). */
   isStranger(entry: RemoteEntry): boolean;
   /** Whether an abandoned upload may have added a version to the resource (`store/intents`). */
   mayHoldAbandoned(resource: ResourceUrl): boolean;

@@ -7,9 +7,9 @@ import { type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts'
 import { isContentDirty } from '../store/node-table.ts';
 import { ROLLBACK_REMOVALS_MAX } from '../store/rollback-removals.ts';
 import type { MergeOutcome, MissingEntryQuestion } from './listing-application.ts';
+import type { ListingFence } from './listing-fence.ts';
 import { listPages } from './listing-pages.ts';
 import { MissingEntryProbe } from './missing-entry-probe.ts';
-import type { PushMarks } from './push-marks.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import { REMOVALS_BELIEVED_MAX, RemovalLimit } from './removal-limit.ts';
 import type { Tree } from './tree.ts';
@@ -34,7 +34,7 @@ export type Refused = ReadonlyMap<Inode, ResourceUrl>;
 export interface MissingEntriesDeps {
   readonly tree: Tree;
   readonly listing: RemoteListing;
-  readonly marks: PushMarks;
+  readonly fence: ListingFence;
   readonly clock: Clock;
   readonly log: Logger;
   readonly stop: AbortSignal;
@@ -214,17 +214,17 @@ export class MissingEntries {
 
   /** The second listing that confirms a 404. */
   async #listAgain(folder: Inode): Promise<{ readonly listed: Listed; readonly outcome: MergeOutcome } | null> {
-    const { tree, listing, marks, clock, stop } = this.#deps;
+    const { tree, listing, fence, clock, stop } = this.#deps;
     const resource = tree.node(folder)?.remote?.resource;
     if (resource === undefined) return null;
-    const sequence = marks.nextSequence();
+    const sequence = fence.nextSequence();
     try {
       const requestedMs = clock.nowMs();
       const { entries, serverTimeMs } = await listPages(listing, resource, stop);
       const listed = { folder, sequence, requestedMs, serverTimeMs };
       return { listed, outcome: await this.merge(listed, entries) };
     } finally {
-      marks.finish(sequence);
+      fence.finish(sequence);
     }
   }
 
@@ -234,7 +234,7 @@ export class MissingEntries {
     proven: readonly MissingEntryQuestion[],
     { accept, isHeld }: { readonly accept: boolean; readonly isHeld: boolean },
   ): boolean {
-    const { tree, marks } = this.#deps;
+    const { tree, fence } = this.#deps;
     const isThere = ({ ino, resource }: MissingEntryQuestion): boolean => tree.node(ino)?.remote?.resource === resource;
     const gone = proven.filter(isThere);
     const nodes = this.#countOf(gone);
@@ -244,9 +244,9 @@ export class MissingEntries {
     if (isBelieved && !accept) this.#limit.believed(nodes);
     if (!isBelieved && !isHeld) this.#hold(folder, gone);
     for (const { ino } of gone) {
-      const sequence = marks.nextSequence();
+      const sequence = fence.nextSequence();
       tree.resolveAbsence(ino, null, sequence, isBelieved);
-      marks.finish(sequence);
+      fence.finish(sequence);
     }
     return !isBelieved;
   }

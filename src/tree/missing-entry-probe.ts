@@ -3,7 +3,7 @@ import { ApiError } from '../base/errors.ts';
 import type { RemoteResource } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
 import type { AbsenceOutcome, MissingEntryQuestion } from './listing-application.ts';
-import type { PushMarks } from './push-marks.ts';
+import type { ListingFence } from './listing-fence.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
 
@@ -17,7 +17,7 @@ const DEPTH_MAX = 64;
 export class MissingEntryProbe {
   readonly #tree: Tree;
   readonly #listing: RemoteListing;
-  readonly #marks: PushMarks;
+  readonly #fence: ListingFence;
   readonly #clock: Clock;
   /** Folders outside the mounted tree; above all the trash, where most missing entries are found. */
   readonly #outside = new Set<ResourceUrl>();
@@ -25,12 +25,12 @@ export class MissingEntryProbe {
   constructor(deps: {
     readonly tree: Tree;
     readonly listing: RemoteListing;
-    readonly marks: PushMarks;
+    readonly fence: ListingFence;
     readonly clock: Clock;
   }) {
     this.#tree = deps.tree;
     this.#listing = deps.listing;
-    this.#marks = deps.marks;
+    this.#fence = deps.fence;
     this.#clock = deps.clock;
   }
 
@@ -41,7 +41,7 @@ export class MissingEntryProbe {
    * @throws ApiError, TransportError: nothing was changed
    */
   async resolve(question: MissingEntryQuestion, signal: AbortSignal): Promise<AbsenceOutcome | 'refused'> {
-    const sequence = this.#marks.nextSequence();
+    const sequence = this.#fence.nextSequence();
     try {
       const answer = await this.#listing.resource(question.resource, question.kind, signal);
       if (answer === null) return 'refused';
@@ -50,7 +50,7 @@ export class MissingEntryProbe {
       if (this.#tree.node(question.ino)?.remote?.resource !== question.resource) return 'kept';
       return this.#tree.resolveAbsence(question.ino, answer, sequence, true);
     } finally {
-      this.#marks.finish(sequence);
+      this.#fence.finish(sequence);
     }
   }
 

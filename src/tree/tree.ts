@@ -22,10 +22,10 @@ import {
   type MergeOutcome,
   type NewcomerOptions,
 } from './listing-application.ts';
+import type { ListingFence } from './listing-fence.ts';
 import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
 import type { Names } from './names.ts';
 import type { LocalChangeKind, NodeChanges } from './node-changes.ts';
-import type { PushMarks } from './push-marks.ts';
 import type { ReceivedChange } from './received-changes.ts';
 import type { OpenHere, RemoteDeletions } from './remote-deletions.ts';
 import { type RenameMode, renameNode } from './rename.ts';
@@ -53,7 +53,7 @@ export interface TreeDeps {
   readonly contents: Contents;
   readonly names: Names;
   readonly intents: Intents;
-  readonly marks: PushMarks;
+  readonly fence: ListingFence;
   readonly clock: Clock;
   readonly log: Logger;
   /** The service lost the newest version of a file; `copy` holds the local bytes. */
@@ -328,7 +328,7 @@ export class Tree {
 
   /**
    * Merges a complete listing of `folder` in one step; `mergeSteps` does the same in several. `requestedSequence` from
-   * `PushMarks.nextSequence`, `requestedMs` by the wall clock, `serverTimeMs` the service's clock of the first page.
+   * `ListingFence.nextSequence`, `requestedMs` by the wall clock, `serverTimeMs` the service's clock of the first page.
    */
   merge(
     folder: Inode,

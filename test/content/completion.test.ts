@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { TransferQueue } from '../../src/transfer/transfer-queue.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 import { until } from '../server/until.ts';
 import { VersionService } from './version-service.ts';
 
@@ -25,7 +25,7 @@ async function place() {
   };
   service.put('image', Buffer.alloc(96 * MIB, 1));
   service.put('note', Buffer.alloc(10_000, 2));
-  const tower = await LeftTower.build({ listing: service, source: service });
+  const tower = await FileSystemSide.build({ listing: service, source: service });
   return { queue, begun, tower, mount: new InProcessMount(tower.fileSystem) };
 }
 

@@ -2,9 +2,9 @@ import { closeSync, openSync, writeSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { ApiError } from '../../src/base/errors.ts';
 import { BLOCK_BYTES } from '../../src/base/vocabulary.ts';
-import { ArrivingMarks } from '../../src/transfer/arriving-marks.ts';
+import { ArrivingChecksums } from '../../src/transfer/arriving-checksums.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { VersionService } from './version-service.ts';
 
@@ -14,7 +14,7 @@ async function opened(blocks: number) {
   const clock = new ManualClock();
   const bytes = Buffer.alloc(blocks * BLOCK_BYTES, 7);
   service.put('file', bytes);
-  const tower = await LeftTower.build({
+  const tower = await FileSystemSide.build({
     listing: service,
     source: service,
     clock,
@@ -37,15 +37,15 @@ test('a block that was here before its file is fetched whole, and is given up be
   expect((await mount.read(fd, 0, 10))[0]).toBe(7);
   // The next one waited for its turn, and is told of a moment after it was written.
   service.readVersion = async (_version, extent, _size, target, written) => {
-    const marking = new ArrivingMarks(0);
-    marking.add(bytes);
-    marking.end();
+    const arriving = new ArrivingChecksums(0);
+    arriving.add(bytes);
+    arriving.end();
     clock.advance(31_000);
     const file = openSync((target as { path: string }).path, 'r+');
     writeSync(file, bytes, 0, bytes.byteLength, 0);
     closeSync(file);
     tower.contents.collect();
-    written({ ...extent, marks: marking.take() });
+    written({ ...extent, checksums: arriving.take() });
     return { extent, bytes: null };
   };
 

@@ -8,8 +8,8 @@ import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { BLOCK_BYTES, type ContentId, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { type Disk, storageErrorOf, systemDisk } from '../../src/store/disk.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 import { missingAddon, testUnless, titled } from '../harness/requirement.ts';
 import { HastyClock } from '../remote/client.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
@@ -18,12 +18,12 @@ import { VersionService } from './version-service.ts';
 const MIB = 1024 * 1024;
 
 let service: VersionService;
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   service = new VersionService();
-  tower = await LeftTower.build({ listing: service, source: service });
+  tower = await FileSystemSide.build({ listing: service, source: service });
   mount = new InProcessMount(tower.fileSystem);
 });
 
@@ -277,7 +277,7 @@ testUnless(missingAddon())(
   'the read-ahead of a sequential reader is an eighth of the cache, and its open file stays within the cache size',
   async () => {
     await tower.close();
-    tower = await LeftTower.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
+    tower = await FileSystemSide.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
     mount = new InProcessMount(tower.fileSystem);
     const sizeBytes = 96 * MIB;
     service.put('long', bytesOf(sizeBytes));
@@ -327,7 +327,7 @@ test.skipIf(missingAddon() !== null).each(['the range', 'everything'])(
   async (sent) => {
     let skewMs = 0;
     const clock: Clock = { ...systemClock, elapsedMs: () => systemClock.elapsedMs() + skewMs };
-    const small = await LeftTower.build({
+    const small = await FileSystemSide.build({
       ...{ listing: service, source: service, clock },
       contents: { cacheBytes: 2 * MIB },
     });
@@ -398,7 +398,7 @@ test('on a disk that became read-only, uncached files are read and not cached', 
       return service.readVersion(version, extent, sizeBytes, target, ...rest);
     },
   };
-  tower = await LeftTower.build({ listing: service, source, disk: { ...systemDisk, write, open } });
+  tower = await FileSystemSide.build({ listing: service, source, disk: { ...systemDisk, write, open } });
   mount = new InProcessMount(tower.fileSystem);
   const [begun, unread] = [bytesOf(4 * MIB), bytesOf(3 * MIB, 7)];
   service.put('begun', begun);
@@ -424,7 +424,7 @@ test('a range of which all has landed is not asked for again when the line is cu
   let isCut = false;
   const sleep: Clock['sleep'] = async (ms, signal) => (isCut ? paused.open() : systemClock.sleep(ms, signal));
   const clock: Clock = { ...systemClock, sleep };
-  const hasty = await LeftTower.build({ listing: service, source: service, clock });
+  const hasty = await FileSystemSide.build({ listing: service, source: service, clock });
   const mount = new InProcessMount(hasty.fileSystem);
   service.put('file', bytesOf(4 * MIB));
   const fd = await mount.open('file', 'r');
@@ -478,7 +478,7 @@ test('bytes that somebody had asked for and gave up are asked for anew, however 
       return service.readVersion(...asked);
     },
   };
-  const slow = await LeftTower.build({ listing: service, source: slowly, readTimeoutMs: 200 });
+  const slow = await FileSystemSide.build({ listing: service, source: slowly, readTimeoutMs: 200 });
   onTestFinished(() => slow.close());
   const mounted = new InProcessMount(slow.fileSystem);
   const fd = await mounted.open('file', 'r');
@@ -526,7 +526,7 @@ test('a line that is cut is tried again behind the reader, for the version and f
 test('a read without the service is ETIMEDOUT after --read-timeout, never the end of the file', async () => {
   const clock = new HastyClock();
   clock.sleep = systemClock.sleep;
-  const told = await LeftTower.build({ listing: service, source: service, clock });
+  const told = await FileSystemSide.build({ listing: service, source: service, clock });
   const mount = new InProcessMount(told.fileSystem);
   service.put('file', bytesOf(4 * MIB));
   const fd = await mount.open('file', 'r');
@@ -553,7 +553,7 @@ test('a read without the service is ETIMEDOUT after --read-timeout, never the en
 test('a read of a version that was deleted meanwhile is ESTALE, never short data', async () => {
   const warnings: string[] = [];
   const log: Logger = { ...silentLogger, warn: (_fields: unknown, message?: string) => warnings.push(String(message)) };
-  const told = await LeftTower.build({ listing: service, source: service, log });
+  const told = await FileSystemSide.build({ listing: service, source: service, log });
   const mount = new InProcessMount(told.fileSystem);
   const { version } = service.put('file', bytesOf(4 * MIB));
   const fd = await mount.open('file', 'r');
@@ -730,7 +730,7 @@ describe('one open never mixes two versions', () => {
       let isOver = false;
       for (let nth = 1; !isOver; nth++) {
         const service = new VersionService();
-        const struck = await LeftTower.build({ listing: service, source: service });
+        const struck = await FileSystemSide.build({ listing: service, source: service });
         const mount = new InProcessMount(struck.fileSystem);
         service.put('file', versions[0]);
         await mount.stat('file');
@@ -835,7 +835,7 @@ describe('writing over what the service has', () => {
 
   test('a base that cannot be had at first is fetched when the service is back, although nobody asks for it', async () => {
     const sleep: Clock['sleep'] = (_ms, signal) => systemClock.sleep(1, signal);
-    const hasty = await LeftTower.build({
+    const hasty = await FileSystemSide.build({
       ...{ listing: service, source: service, readTimeoutMs: 20 },
       clock: { ...systemClock, sleep },
     });
@@ -872,7 +872,7 @@ describe('writing over what the service has', () => {
     'where the service %s for two minutes, the base is asked for again behind the writer: %s',
     async (_, isAskedAgain, refusal) => {
       const clock = new ManualClock();
-      const patient = await LeftTower.build({ clock, listing: service, source: service });
+      const patient = await FileSystemSide.build({ clock, listing: service, source: service });
       const mount = new InProcessMount(patient.fileSystem);
       const bytes = bytesOf(3 * MIB);
       const { version } = service.put('file', bytes);

@@ -10,7 +10,7 @@ import type {
 } from '../../src/base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { VersionHistory, VersionSource } from '../../src/content/version-source.ts';
-import { ArrivingMarks } from '../../src/transfer/arriving-marks.ts';
+import { ArrivingChecksums } from '../../src/transfer/arriving-checksums.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 
 interface StoredFile {
@@ -125,10 +125,10 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
     try {
       const first = Math.min(this.bytesBeforeHalt, bytes.byteLength);
       writeSync(fd, bytes, 0, first, sent.start);
-      const marking = new ArrivingMarks(sent.start);
-      marking.add(bytes.subarray(0, first));
-      if (first === bytes.byteLength) marking.end();
-      written({ start: sent.start, end: sent.start + first, marks: marking.take() });
+      const arriving = new ArrivingChecksums(sent.start);
+      arriving.add(bytes.subarray(0, first));
+      if (first === bytes.byteLength) arriving.end();
+      written({ start: sent.start, end: sent.start + first, checksums: arriving.take() });
       if (first < bytes.byteLength) {
         await this.#halt(signal);
         writeSync(fd, bytes, first, bytes.byteLength - first, sent.start + first);

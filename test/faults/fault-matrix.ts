@@ -2,7 +2,7 @@ import { expect, vi } from 'vitest';
 import type { Fault, FaultRule } from '../../src/server/fault-plan.ts';
 import type { RawClient } from '../server/raw-client.ts';
 import { texts } from '../server/raw-client.ts';
-import type { FaultyTower } from './faulty-tower.ts';
+import type { FaultySide } from './faulty-side.ts';
 
 /** Larger than what is kept with its name. */
 const OLD = Buffer.alloc(20_000, 'old bytes ');
@@ -33,7 +33,7 @@ export interface Request {
 }
 
 export interface Place {
-  readonly tower: FaultyTower;
+  readonly tower: FaultySide;
   readonly client: RawClient;
   /** The folder that is mounted. */
   readonly folder: string;
@@ -360,7 +360,7 @@ export async function onService(client: RawClient, folder: string, prefix = ''):
 }
 
 /** The same of what is here. */
-export async function inMount(tower: FaultyTower, folder = '.', prefix = ''): Promise<string[]> {
+export async function inMount(tower: FaultySide, folder = '.', prefix = ''): Promise<string[]> {
   const { mount } = tower;
   const found: string[] = [];
   for (const { name } of await mount.readdir(folder)) {

@@ -17,7 +17,7 @@ import {
   type Request,
   SHARER_SHOWN,
 } from './fault-matrix.ts';
-import { FaultyTower, LONG_WAITS, SHORT_WAITS, SOME_WAITS, type Waits } from './faulty-tower.ts';
+import { FaultySide, LONG_WAITS, SHORT_WAITS, SOME_WAITS, type Waits } from './faulty-side.ts';
 
 /**
  * Every kind of request meets every kind of trouble, once and for as long as it is asked: the outcome is what docs/faults.md
@@ -132,7 +132,7 @@ async function outcomeOf(lane: Lane, { request, column, times, waits }: Cell, nu
       : await user.client.createFolder(user.folder('2'), `cell ${number}`);
   const { origin } = server;
   const root = folder as ResourceUrl;
-  const tower = await FaultyTower.build({ origin, user, root, shows, waits, deletion, isDownLimited });
+  const tower = await FaultySide.build({ origin, user, root, shows, waits, deletion, isDownLimited });
   try {
     const signIn = () => tower.service.signIn({ username: user.email, password: TEST_PASSWORD });
     const there: Place = { tower, client: user.client, folder, signIn };

@@ -12,8 +12,8 @@ import { AccountTree } from '../../src/remote/http/account-tree.ts';
 import { HttpService } from '../../src/remote/http/http-service.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import { createTransfer } from '../../src/transfer/transfer.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 import type { TestUser } from '../server/raw-client.ts';
 
 /** Time that goes faster, and jitter that is small: retries and patience take milliseconds, in the same proportions. */
@@ -42,15 +42,15 @@ const CONVERGE_MS_MAX = 120_000;
 const LOOK_MS = 2;
 
 /** System calls at one end, the real client and HTTP at the other, everything of ours between them, in this process. */
-export class FaultyTower {
+export class FaultySide {
   readonly service: HttpService;
-  readonly tower: LeftTower;
+  readonly tower: FileSystemSide;
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
 
   private constructor(parts: {
     service: HttpService;
-    tower: LeftTower;
+    tower: FileSystemSide;
     sync: SyncLoop;
     mounted: ComposedFileSystem;
   }) {
@@ -60,7 +60,7 @@ export class FaultyTower {
     this.mount = new InProcessMount(parts.mounted);
   }
 
-  static async build(options: TowerOptions): Promise<FaultyTower> {
+  static async build(options: SideOptions): Promise<FaultySide> {
     const { origin, user, root } = options;
     const { readTimeoutMs, silenceMs } = options.waits;
     const clock = hastyClock;
@@ -84,7 +84,7 @@ export class FaultyTower {
       ...{ service, clock, log, ...(options.shows === 'account' && { reading: account }) },
       ...(options.isDownLimited && { limits: { upBytesPerSecond: null, downBytesPerSecond: 1e12 } }),
     });
-    const tower = await LeftTower.build({
+    const tower = await FileSystemSide.build({
       clock,
       root,
       listing: transfer.listings,
@@ -138,7 +138,7 @@ export class FaultyTower {
       places: null,
       showVersions: false,
     });
-    return new FaultyTower({ service, tower, sync, mounted });
+    return new FaultySide({ service, tower, sync, mounted });
   }
 
   /** Until what is pending was pushed, or it is known why it is not. */
@@ -182,7 +182,7 @@ export class FaultyTower {
   }
 }
 
-interface TowerOptions {
+interface SideOptions {
   readonly origin: string;
   readonly user: Omit<TestUser, 'client' | 'folder'>;
   /** What is mounted: a folder, or the sync folders with all that an account has besides. */

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
 import type { FsError } from '../../src/base/errors.ts';
 import { tellFigures } from '../harness/figures.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
-import { listingOf, SyncedTower, sourceOf } from '../harness/synced-tower.ts';
+import { listingOf, SyncedSide, sourceOf } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 import { FillingDisk } from './filling-disk.ts';
 
@@ -28,9 +28,9 @@ type Files = Map<string, Buffer>;
 class Session {
   readonly promised: Files = new Map();
   refusals = 0;
-  readonly #tower: SyncedTower;
+  readonly #tower: SyncedSide;
 
-  constructor(tower: SyncedTower) {
+  constructor(tower: SyncedSide) {
     this.#tower = tower;
   }
 
@@ -170,7 +170,7 @@ async function errnoOf(call: Promise<unknown>): Promise<string | null> {
   return error === null ? null : (error.errno ?? error.stack ?? String(error));
 }
 
-async function treeOf(mount: SyncedTower['mount'], folder = ''): Promise<Files> {
+async function treeOf(mount: SyncedSide['mount'], folder = ''): Promise<Files> {
   const found: Files = new Map();
   for (const { name } of await mount.readdir(folder === '' ? '.' : folder)) {
     if (name === '.' || name === '..') continue;
@@ -188,7 +188,7 @@ function differences(found: Files, wanted: Files): string[] {
   return paths.filter((path) => !(found.has(path) && wanted.get(path)?.equals(found.get(path) as Buffer)));
 }
 
-function onService({ service }: SyncedTower): string[] {
+function onService({ service }: SyncedSide): string[] {
   return [...service.tree()].map(([path, text]) => (text === null ? `${path}/` : `${path}: ${text}`)).sort();
 }
 
@@ -199,7 +199,7 @@ function onPaper(files: Files): string[] {
 /** @returns how many steps needed room, and how many calls were refused */
 async function live(fullFrom: number, once: boolean): Promise<{ steps: number; refusals: number; wasFull: boolean }> {
   const filling = new FillingDisk();
-  const tower = await SyncedTower.build({ disk: filling.disk, segmentBytes: SEGMENT_BYTES });
+  const tower = await SyncedSide.build({ disk: filling.disk, segmentBytes: SEGMENT_BYTES });
   await tower.mount.readdir('.'); // a listing that was never kept cannot be shown
   const opened = filling.steps;
   filling.fullFrom = opened + fullFrom;
@@ -217,7 +217,7 @@ async function live(fullFrom: number, once: boolean): Promise<{ steps: number; r
   await tower.close('keep');
   const { clock, service } = tower;
   const there = { listing: listingOf(service), source: sourceOf(service) };
-  const next = await LeftTower.build({ directory, root: MODEL_ROOT, clock, ...there });
+  const next = await FileSystemSide.build({ directory, root: MODEL_ROOT, clock, ...there });
   try {
     const shown = await treeOf(new InProcessMount(next.fileSystem));
     expect(differences(shown, session.promised), 'in the next life').toEqual([]);

@@ -5,7 +5,7 @@ import { isContentDirty } from '../../src/store/node-table.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { seedsOf } from '../harness/seeds.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
-import { FaultyTower } from './faulty-tower.ts';
+import { FaultySide } from './faulty-side.ts';
 import { HostileServer } from './hostile-server.ts';
 
 /**
@@ -37,7 +37,7 @@ test.each(SEEDS)(
       privateAccessKey: 'private',
     };
     const { origin, root } = server;
-    const tower = await FaultyTower.build({
+    const tower = await FaultySide.build({
       ...{ origin, user: user as never, waits: WAITS },
       root: root as ResourceUrl,
       shows: 'folder',
@@ -116,7 +116,7 @@ test.each(SEEDS)(
 );
 
 /** Everything that is shown, without asking anybody. */
-function pathsOf({ tower }: FaultyTower): (readonly [path: string, ino: Inode])[] {
+function pathsOf({ tower }: FaultySide): (readonly [path: string, ino: Inode])[] {
   const paths: (readonly [string, Inode])[] = [['.', ROOT_INODE]];
   const walk = (folder: Inode, path: string): void => {
     for (const { name, node } of tower.tree.children(folder)) {

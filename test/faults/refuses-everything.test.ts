@@ -7,7 +7,7 @@ import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { FAST_DISK } from '../harness/fast-disk.ts';
 import { signUp, type TestUser } from '../server/raw-client.ts';
 import { eventually, inMount, onService } from './fault-matrix.ts';
-import { FaultyTower, LONG_WAITS } from './faulty-tower.ts';
+import { FaultySide, LONG_WAITS } from './faulty-side.ts';
 
 /** [S-network-1] A proxy, a gateway or a hotel answers every request in the service's place, and then stops. */
 const directory = mkdtempSync(join(FAST_DISK, 'cfs-refused-'));
@@ -35,7 +35,7 @@ test.each(ANSWERS)(
   async (_, fault) => {
     const folder = await user.client.createFolder(user.folder('2'), `refused ${JSON.stringify(fault)}`);
     for (const name of ['renamed', 'saved', 'deleted']) await user.client.createFilled(folder, name, Buffer.from(name));
-    const tower = await FaultyTower.build({
+    const tower = await FaultySide.build({
       ...{ origin: server.origin, user, root: folder as ResourceUrl, shows: 'folder', waits: LONG_WAITS },
     });
     const { mount, sync } = tower;

@@ -2,13 +2,13 @@ import { expect, test } from 'vitest';
 import { TransportError } from '../../src/base/errors.ts';
 import type { RemoteEntry } from '../../src/base/resources.ts';
 import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { FileSystemSide, ROOT_RESOURCE } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower, ROOT_RESOURCE } from '../harness/left-tower.ts';
 
 test('what was made here in a folder that somebody else made as well is reached before that one can be listed', async () => {
   const theirs: RemoteEntry = { kind: 'folder', url: 'http://127.0.0.1/folder/:sc:1:9' as ResourceUrl, name: 'both' };
   let entries: readonly RemoteEntry[] = [];
-  const tower = await LeftTower.build({
+  const tower = await FileSystemSide.build({
     listing: {
       listPage: async (folder) => {
         if (folder !== ROOT_RESOURCE) throw new TransportError('the line is down');

@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 
 /** A file that was deleted here while somebody has it open, and is there again: two files, one without a name. */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
 });
 afterEach(() => synced.close());
 

@@ -4,16 +4,16 @@ import { type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary
 import type { OpenLetters } from '../../src/kernel/open-flags.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 let service: VersionService;
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   service = new VersionService();
-  tower = await LeftTower.build({ listing: service, source: service });
+  tower = await FileSystemSide.build({ listing: service, source: service });
   mount = new InProcessMount(tower.fileSystem);
 });
 afterEach(() => tower.close());

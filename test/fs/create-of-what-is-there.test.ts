@@ -2,14 +2,14 @@ import { constants } from 'node:fs';
 import { expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 test('what O_CREAT finds is told as it is when it is opened, not as it was when it was looked for', async () => {
   const clock = new ManualClock();
   const service = new VersionService();
-  const tower = await LeftTower.build({ listing: service, source: service, clock });
+  const tower = await FileSystemSide.build({ listing: service, source: service, clock });
   try {
     service.put('file', Buffer.from('theirs'), 1_000_000);
     await new InProcessMount(tower.fileSystem).stat('file');

@@ -5,8 +5,8 @@ import { systemClock } from '../../src/base/clock.ts';
 import { openUnsyncedInStore } from '../../src/cli/commands/unsynced-source.ts';
 import { examineStore } from '../../src/cli/doctor/store-examination.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 /** As a node's row has it: the length of its name before it, and what follows a facet's name. */
 const NAME_IN_NODE = Buffer.from('\xa6letter\xcd', 'latin1');
@@ -15,7 +15,7 @@ const NAME_IN_NODE = Buffer.from('\xa6letter\xcd', 'latin1');
 test('a damaged record causes errors for its file and its listing only; everything else works and can be exported', async () => {
   const service = new VersionService();
   for (const name of ['apple', 'letter', 'zebra']) service.put(name, Buffer.from(`bytes of ${name}`));
-  const before = await LeftTower.build({ listing: service, source: service });
+  const before = await FileSystemSide.build({ listing: service, source: service });
   const { directory } = before;
   const healthy = new InProcessMount(before.fileSystem);
   const { ino } = await healthy.stat('letter');
@@ -28,7 +28,7 @@ test('a damaged record causes errors for its file and its listing only; everythi
     bytes.write('better', at + 1);
   writeFileSync(index, bytes);
 
-  const damaged = await LeftTower.build({ listing: service, source: service, directory });
+  const damaged = await FileSystemSide.build({ listing: service, source: service, directory });
   const mount = new InProcessMount(damaged.fileSystem);
   await expect(mount.readFile('letter')).rejects.toMatchObject({ errno: 'EIO' });
   await expect(mount.unlink('letter')).rejects.toMatchObject({ errno: 'EIO' });
@@ -55,7 +55,7 @@ test('a damaged record causes errors for its file and its listing only; everythi
 
   // What `cfs doctor` says: the store is removed, and what the service has comes back.
   rmSync(directory, { recursive: true });
-  const renewed = await LeftTower.build({ listing: service, source: service, directory });
+  const renewed = await FileSystemSide.build({ listing: service, source: service, directory });
   expect((await new InProcessMount(renewed.fileSystem).readFile('letter')).toString()).toBe('bytes of letter');
   await renewed.close();
 });

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 
 /** Somebody deletes a file elsewhere that is open here. What close(2) accepts is never nowhere. */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
 });
 afterEach(() => synced.close());
 

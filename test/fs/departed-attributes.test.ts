@@ -4,21 +4,21 @@ import { type Inode, type ResourceUrl, ROOT_INODE, timespecOfMs } from '../../sr
 import { PinnedSet } from '../../src/fs/pinned-set.ts';
 import { Pins } from '../../src/fs/pins.ts';
 import { DEPARTED_KEPT_MS, DEPARTED_WEIGHT_MAX, keepDeparted } from '../../src/store/departed-attributes.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { sampleLocal, sampleNode, sampleRemote } from '../store/sample-records.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 
 /** A folder that is gone on the service for a while: what was set here on it, and on what lies in it. */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 let pins: Pins;
 let folder: ResourceUrl;
 let file: ResourceUrl;
 const never = new AbortController().signal;
 const TIME = { sec: 1_234_567_890, nsec: 123_456_789 };
 
-function pinsOf({ tower, clock }: SyncedTower): Pins {
+function pinsOf({ tower, clock }: SyncedSide): Pins {
   const { store, tree, freshness, reader, changes, fileSystem } = tower;
   return new Pins({
     ...{ store, tree, freshness, reader, changes, clock, files: fileSystem.files, pinned: new PinnedSet(store) },
@@ -27,7 +27,7 @@ function pinsOf({ tower, clock }: SyncedTower): Pins {
 }
 
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
   pins = pinsOf(synced);
   const { service, mount, tower } = synced;
   folder = service.add('folder', MODEL_ROOT, 'folder');
@@ -67,7 +67,7 @@ async function comesBack(): Promise<void> {
 async function restarts(): Promise<void> {
   const left = synced;
   await left.close('keep');
-  synced = await SyncedTower.build({ left });
+  synced = await SyncedSide.build({ left });
   pins = pinsOf(synced);
 }
 

@@ -3,8 +3,8 @@ import { TransportError } from '../../src/base/errors.ts';
 import type { Inode } from '../../src/base/vocabulary.ts';
 import { isSuspect, writeNode } from '../../src/store/node-table.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide, type SideOptions } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower, type TowerOptions } from '../harness/left-tower.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
 
 /**
@@ -15,12 +15,12 @@ import { ManualClock } from '../kernel/manual-clock.ts';
 const SAVED_MS = 1_000_000;
 
 let service: VersionService;
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 
-async function build(options: TowerOptions = {}): Promise<void> {
+async function build(options: SideOptions = {}): Promise<void> {
   service = new VersionService();
-  tower = await LeftTower.build({ listing: service, source: service, ...options });
+  tower = await FileSystemSide.build({ listing: service, source: service, ...options });
   mount = new InProcessMount(tower.fileSystem);
 }
 

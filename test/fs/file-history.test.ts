@@ -10,20 +10,20 @@ import { ComposedFileSystem } from '../../src/fs/composed-file-system.ts';
 import { FileHistory, named } from '../../src/fs/file-history.ts';
 import { VersionsDirectory } from '../../src/fs/versions-directory.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 import { sampleRemote } from '../store/sample-records.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 
 let clock: ManualClock;
 let service: VersionService;
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   clock = new ManualClock();
   service = new VersionService();
-  tower = await LeftTower.build({ clock, listing: service, source: service });
+  tower = await FileSystemSide.build({ clock, listing: service, source: service });
   const { tree, freshness, store, contents, reader, fileSystem: files } = tower;
   const shutdown = new AbortController().signal;
   const retry = new RequestRetry({ health: tower.health, clock, log: silentLogger, shutdown, readTimeoutMs: 2_000 });

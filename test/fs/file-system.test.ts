@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
-  tower = await LeftTower.build();
+  tower = await FileSystemSide.build();
   mount = new InProcessMount(tower.fileSystem);
 });
 
@@ -17,7 +17,7 @@ afterEach(async () => {
 async function restart(): Promise<void> {
   const { directory } = tower;
   await tower.close('keep');
-  tower = await LeftTower.build({ directory });
+  tower = await FileSystemSide.build({ directory });
   mount = new InProcessMount(tower.fileSystem);
 }
 

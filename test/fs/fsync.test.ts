@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 
@@ -31,7 +31,7 @@ class WatchedDisk {
 
 test('fsync(2) syncs all local writes, including the bytes that are being pushed below the newest ones', async () => {
   const watched = new WatchedDisk();
-  const tower = await LeftTower.build({ disk: watched.disk });
+  const tower = await FileSystemSide.build({ disk: watched.disk });
   try {
     const mount = new InProcessMount(tower.fileSystem);
     await mount.writeFile('file', Buffer.alloc(300_000, 'closed'));
@@ -62,7 +62,7 @@ test('fsync(2) syncs all local writes, including the bytes that are being pushed
 
 test('fsync(2) on a new descriptor syncs the closed writes of other descriptors', async () => {
   const watched = new WatchedDisk();
-  const tower = await LeftTower.build({ disk: watched.disk });
+  const tower = await FileSystemSide.build({ disk: watched.disk });
   try {
     const mount = new InProcessMount(tower.fileSystem);
     await mount.writeFile('file', Buffer.alloc(300_000, 'closed'));
@@ -81,7 +81,7 @@ test('fsync(2) on a new descriptor syncs the closed writes of other descriptors'
 test('fsync(2) of a file without a name syncs its bytes: linkat(2) may name it afterwards', async () => {
   const watched = new WatchedDisk();
   watched.look();
-  const tower = await LeftTower.build({ disk: watched.disk });
+  const tower = await FileSystemSide.build({ disk: watched.disk });
   try {
     const { fileSystem } = tower;
     const flags = { access: 'read-write', append: false, truncate: false, raw: 2 } as const;

@@ -6,9 +6,9 @@ import { StorageError } from '../../src/base/errors.ts';
 import { WritePace } from '../../src/bytes/write-pace.ts';
 import { openFlags } from '../../src/kernel/open-flags.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
-import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
+import { SETTLE_MS, SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 
 const { O_CREAT, O_RDWR } = constants;
@@ -58,11 +58,11 @@ const turns = async (count = 20): Promise<void> => {
 
 describe('while the disk makes writers wait', () => {
   let slow: SlowDisk;
-  let tower: LeftTower;
+  let tower: FileSystemSide;
   let mount: InProcessMount;
   beforeEach(async () => {
     slow = new SlowDisk();
-    tower = await LeftTower.build({ disk: slow.disk, pace });
+    tower = await FileSystemSide.build({ disk: slow.disk, pace });
     mount = new InProcessMount(tower.fileSystem);
   });
   afterEach(() => tower.close());
@@ -179,11 +179,11 @@ describe('who is killed while a write waits for the disk', () => {
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   let slow: SlowDisk;
   let pace: HeldUp;
-  let world: SyncedTower;
+  let world: SyncedSide;
   beforeEach(async () => {
     slow = new SlowDisk();
     pace = new HeldUp({ clock: systemClock });
-    world = await SyncedTower.build({ disk: slow.disk, pace });
+    world = await SyncedSide.build({ disk: slow.disk, pace });
     pace.isOver = true;
     await world.mount.writeFile('file', bytesOf('a'));
     await world.converge();
@@ -257,7 +257,7 @@ describe('who is killed while a write waits for the disk', () => {
     await world.close('keep');
 
     await goOn().catch(() => {});
-    world = await SyncedTower.build({ left: world });
+    world = await SyncedSide.build({ left: world });
     expect(world.tower.directory).toBe(directory);
     expect((await world.mount.stat('file')).sizeBytes).toBe(LONG);
   });
@@ -265,7 +265,7 @@ describe('who is killed while a write waits for the disk', () => {
 
 test('a file is not pushed while a write into it waits for the disk, and whole when that is over', async () => {
   const slow = new SlowDisk();
-  const world = await SyncedTower.build({ disk: slow.disk, pace });
+  const world = await SyncedSide.build({ disk: slow.disk, pace });
   const versions = (): string[] =>
     (world.service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'log')?.versions ?? []).map(({ bytes }) =>
       bytes.toString('latin1').replaceAll(/(.)\1*/g, '$1'),

@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { localFolders } from '../../src/tree/local-folders.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 
@@ -10,9 +10,9 @@ import { checkStore } from '../tree/tree-fixture.ts';
  * saved in it would be taken by the service, and would then go with the rest.
  */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
 });
 afterEach(() => synced.close());
 

@@ -2,8 +2,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { FolderHandle } from '../../src/fs/folder-handle.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 
@@ -13,11 +13,11 @@ const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().si
  */
 describe('a listing of which the kernel had the first part goes on behind it', () => {
   let service: VersionService;
-  let tower: LeftTower;
+  let tower: FileSystemSide;
   let mount: InProcessMount;
   beforeEach(async () => {
     service = new VersionService();
-    tower = await LeftTower.build({ listing: service, source: service });
+    tower = await FileSystemSide.build({ listing: service, source: service });
     mount = new InProcessMount(tower.fileSystem);
   });
   afterEach(() => tower.close());

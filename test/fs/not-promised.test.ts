@@ -1,14 +1,14 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 /** What docs/semantics.md says that we do not promise: it must be true as well. */
 
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
-  tower = await LeftTower.build();
+  tower = await FileSystemSide.build();
   mount = new InProcessMount(tower.fileSystem);
 });
 

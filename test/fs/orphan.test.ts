@@ -2,16 +2,16 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { OpenFlags } from '../../src/kernel/binding.ts';
 import { bytesOf } from '../../src/kernel/gathered-reply.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 const READ: OpenFlags = { access: 'read', append: false, truncate: false, raw: 0 };
 
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 beforeEach(async () => {
-  tower = await LeftTower.build();
+  tower = await FileSystemSide.build();
   mount = new InProcessMount(tower.fileSystem);
 });
 afterEach(() => tower.close());

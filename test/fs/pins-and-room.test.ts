@@ -7,8 +7,8 @@ import { Intents } from '../../src/store/intents.ts';
 import { Discarding } from '../../src/sync/discarding.ts';
 import { Names } from '../../src/tree/names.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 /** Pins where there is room for half of what is read. */
 
@@ -21,7 +21,7 @@ afterEach(() => close());
 async function build(cacheBytes: number) {
   const service = new VersionService();
   for (const name of NAMES) service.put(name, Buffer.alloc(name === 'large' ? 40 * MIB : 2 * MIB, name));
-  const tower = await LeftTower.build({
+  const tower = await FileSystemSide.build({
     listing: service,
     source: service,
     contents: { cacheBytes },

@@ -4,10 +4,10 @@ import { silentLogger } from '../../src/base/log.ts';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
-function pinsOf(tower: LeftTower): Pins {
+function pinsOf(tower: FileSystemSide): Pins {
   const { store, tree, freshness, reader, changes, pinned } = tower;
   return new Pins({
     ...{ store, tree, freshness, reader, changes, pinned },
@@ -45,7 +45,7 @@ test.each<[string, (mount: InProcessMount, write: (name: string) => Promise<void
 ])('a pinned file that an editor saves stays pinned: %s', async (_, save) => {
   const service = new VersionService();
   service.put('file', Buffer.from('as it was'));
-  const tower = await LeftTower.build({ listing: service, source: service, readTimeoutMs: 500 });
+  const tower = await FileSystemSide.build({ listing: service, source: service, readTimeoutMs: 500 });
   onTestFinished(() => tower.close());
   const mount = new InProcessMount(tower.fileSystem);
   const pins = pinsOf(tower);
@@ -63,7 +63,7 @@ test.each<[string, (mount: InProcessMount, write: (name: string) => Promise<void
 });
 
 test('what was pinned and is removed is told as pinned no more, not as everything', async () => {
-  const tower = await LeftTower.build();
+  const tower = await FileSystemSide.build();
   onTestFinished(() => tower.close());
   const mount = new InProcessMount(tower.fileSystem);
   await mount.mkdir('folder');
@@ -80,7 +80,7 @@ test('what was pinned and is removed is told as pinned no more, not as everythin
 test('a changed file is not told to be kept while what lies below the change is in memory only', async () => {
   const service = new VersionService();
   service.put('file', Buffer.alloc(3 * 1024 * 1024, 'bytes'));
-  const tower = await LeftTower.build({
+  const tower = await FileSystemSide.build({
     listing: service,
     source: service,
     readTimeoutMs: 500,

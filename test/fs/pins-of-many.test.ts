@@ -3,14 +3,14 @@ import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 const FILES = 1_000;
 
 /** A round of a start, of which nobody fetches anything, and the next one: each was one turn, with 100,000 files of seconds. */
 test('the worker answers others while a round looks at a pinned folder in which everything is here', async () => {
-  const tower = await LeftTower.build();
+  const tower = await FileSystemSide.build();
   onTestFinished(() => tower.close());
   const mount = new InProcessMount(tower.fileSystem);
   for (let number = 0; number < FILES; number++) await mount.writeFile(`file ${number}`, Buffer.from('x'));

@@ -9,7 +9,7 @@ import { Pins, type PinsDeps } from '../../src/fs/pins.ts';
 import { DamagedRow } from '../../src/store/record-codec.ts';
 import type { NodeRecord, StoreWriter } from '../../src/store/tables.ts';
 import { VersionService } from '../content/version-service.ts';
-import { LeftTower } from '../harness/left-tower.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { watchUnhandled } from '../harness/unhandled.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 
@@ -28,7 +28,7 @@ test.each([
   async (reserveBytes, isKept) => {
     const service = new VersionService();
     service.put('file', Buffer.alloc(3 * MIB, 'bytes'));
-    const tower = await LeftTower.build({ listing: service, source: service, contents: { reserveBytes } });
+    const tower = await FileSystemSide.build({ listing: service, source: service, contents: { reserveBytes } });
     const shutdown = new AbortController();
     const { store, tree, freshness, reader } = tower;
     const pins = new Pins({
@@ -66,7 +66,7 @@ test.each([
   const unhandled = watchUnhandled();
   const service = new VersionService();
   for (const name of ['afflicted', 'sound']) service.put(name, Buffer.alloc(MIB, name));
-  const tower = await LeftTower.build({ listing: service, source: service });
+  const tower = await FileSystemSide.build({ listing: service, source: service });
   const { store, tree, freshness, reader } = tower;
   await freshness.refresh(ROOT_INODE);
   const inoOf = (name: string) => tree.child(ROOT_INODE, name)?.ino ?? ROOT_INODE;
@@ -124,7 +124,7 @@ describe('of a pinned folder', () => {
   const FORBIDDEN = new ApiError(403, 'GET /data', 'this file is forbidden');
 
   let service: VersionService;
-  let tower: LeftTower;
+  let tower: FileSystemSide;
   let clock: ManualClock;
   let pins: Pins;
   /** What the service refuses the bytes of a file with, by its name. */
@@ -164,7 +164,7 @@ describe('of a pinned folder', () => {
       await hold;
       return await read(version, ...rest);
     };
-    tower = await LeftTower.build({ listing: service, source: service });
+    tower = await FileSystemSide.build({ listing: service, source: service });
     await tower.freshness.refresh(ROOT_INODE);
     const { files } = tower.fileSystem;
     const [acquire, release] = [files.acquire.bind(files), files.release.bind(files)];

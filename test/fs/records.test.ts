@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 /** What a journal costs is how often it is appended to: counted where its bytes reach the disk. */
 class CountingDisk {
@@ -25,7 +25,7 @@ class CountingDisk {
 
 test('unpacking a file as tar does appends four records: made, bytes with their time, owner, mode', async () => {
   const counting = new CountingDisk();
-  const tower = await LeftTower.build({ disk: counting.disk });
+  const tower = await FileSystemSide.build({ disk: counting.disk });
   try {
     const mount = new InProcessMount(tower.fileSystem);
     await mount.writeFile('before', Buffer.from('numbers are taken in blocks'));
@@ -57,7 +57,7 @@ test('unpacking a file as tar does appends four records: made, bytes with their 
 });
 
 test('a time that is set is the newest word until the next write, before and after the close', async () => {
-  const tower = await LeftTower.build();
+  const tower = await FileSystemSide.build();
   try {
     const mount = new InProcessMount(tower.fileSystem);
     const set = { sec: 1_000_000_000, nsec: 0 };

@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { writeNode } from '../../src/store/node-table.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 
 /** FIFOs and unix sockets are names on this machine: the service never hears of them. */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
 });
 afterEach(() => synced.close());
 
@@ -76,7 +76,7 @@ test('a FIFO survives a restart, and is removed with its folder that is deleted 
   await tower.freshness.refresh();
   await expect(mount.stat('folder/fifo')).rejects.toMatchObject({ errno: 'ENOENT' });
   await synced.close('keep');
-  synced = await SyncedTower.build({ left: synced });
+  synced = await SyncedSide.build({ left: synced });
 
   expect((await synced.mount.stat('socket')).kind).toBe('socket');
   expect(await synced.mount.readdir('')).toEqual([expect.objectContaining({ name: 'socket', kind: 'socket' })]);

@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { rollbackRemovals } from '../../src/store/rollback-removals.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 
 /** A service that is set back to a backup has lost versions that it had acknowledged. */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 let file: ResourceUrl;
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
   const { service, tower, mount } = synced;
   file = service.add('file', MODEL_ROOT, 'doc.txt', Buffer.from('old'));
   for (let n = 0; n < 20; n++) service.add('file', MODEL_ROOT, `f${n}`, Buffer.from('x'));
@@ -75,7 +75,7 @@ test('removals that wait since a lost version also wait after a restart', async 
   await synced.tower.freshness.refresh();
   const left = synced;
   await left.close('keep');
-  synced = await SyncedTower.build({ left });
+  synced = await SyncedSide.build({ left });
   await synced.pass(60 * 60_000);
   await synced.tower.freshness.refresh();
 

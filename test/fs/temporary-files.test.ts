@@ -1,16 +1,16 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type ContentId, type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { Entry, OpenFlags, OpenReply } from '../../src/kernel/binding.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 const READ_WRITE: OpenFlags = { access: 'read-write', append: false, truncate: false, raw: 2 };
 
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 beforeEach(async () => {
-  tower = await LeftTower.build();
+  tower = await FileSystemSide.build();
   mount = new InProcessMount(tower.fileSystem);
 });
 afterEach(() => tower.close());
@@ -35,8 +35,8 @@ async function closed({ ino, handle }: Temporary): Promise<void> {
 }
 
 /** Another process finds what this one had when it was killed. */
-async function afterSigkill(): Promise<LeftTower> {
-  return LeftTower.build({ directory: tower.snapshot() });
+async function afterSigkill(): Promise<FileSystemSide> {
+  return FileSystemSide.build({ directory: tower.snapshot() });
 }
 
 function contents(): ContentId[] {

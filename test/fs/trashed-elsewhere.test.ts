@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ApiError } from '../../src/base/errors.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
+import { SETTLE_MS, SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from '../sync/model-service.ts';
 
 /**
@@ -9,12 +9,12 @@ import { MODEL_ROOT } from '../sync/model-service.ts';
  * takes it: what lies in the trash is as good as any other. It must not stay there.
  */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 let folder: ResourceUrl;
 let file: ResourceUrl;
 
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
   const { service, tower, mount } = synced;
   folder = service.add('folder', MODEL_ROOT, 'folder');
   file = service.add('file', folder, 'file', Buffer.from('theirs'));

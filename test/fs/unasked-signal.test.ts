@@ -1,11 +1,11 @@
 import { expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 /** A signal costs more than most answers: whoever finds everything here must not ask for one. */
 test('opening, reading, writing and truncating what is here asks for no signal', async () => {
-  const tower = await LeftTower.build();
+  const tower = await FileSystemSide.build();
   try {
     const mount = new InProcessMount(tower.fileSystem);
     await mount.writeFile('file', Buffer.from('what is here'));

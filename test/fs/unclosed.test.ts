@@ -5,8 +5,8 @@ import { openFlags, rawFlags } from '../../src/kernel/open-flags.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import { removeNode, writeNode } from '../../src/store/node-table.ts';
 import { VersionService } from '../content/version-service.ts';
+import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
-import { LeftTower } from '../harness/left-tower.ts';
 
 /** A disk that takes no more bytes while it is full. */
 class FillableDisk {
@@ -25,13 +25,13 @@ const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().si
 
 let service: VersionService;
 let fillable: FillableDisk;
-let tower: LeftTower;
+let tower: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   service = new VersionService();
   fillable = new FillableDisk();
-  tower = await LeftTower.build({ listing: service, source: service, disk: fillable.disk });
+  tower = await FileSystemSide.build({ listing: service, source: service, disk: fillable.disk });
   mount = new InProcessMount(tower.fileSystem);
 });
 afterEach(() => tower.close());
@@ -40,7 +40,7 @@ afterEach(() => tower.close());
 async function restart(): Promise<void> {
   const { directory } = tower;
   await tower.close('keep');
-  tower = await LeftTower.build({ directory, listing: service, source: service });
+  tower = await FileSystemSide.build({ directory, listing: service, source: service });
   mount = new InProcessMount(tower.fileSystem);
 }
 

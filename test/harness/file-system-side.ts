@@ -19,9 +19,9 @@ import { Store } from '../../src/store/environment.ts';
 import { Intents } from '../../src/store/intents.ts';
 import { FilesInUse } from '../../src/tree/files-in-use.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
+import { ListingFence } from '../../src/tree/listing-fence.ts';
 import { Names } from '../../src/tree/names.ts';
 import { NodeChanges } from '../../src/tree/node-changes.ts';
-import { PushMarks } from '../../src/tree/push-marks.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { Tree } from '../../src/tree/tree.ts';
 
@@ -46,14 +46,14 @@ const SEGMENT_BYTES = 256 * 1024;
 const CACHE_BYTES = 1024 ** 3;
 
 /** Everything that answers the kernel, in this process, over a store in a temporary directory. */
-export class LeftTower {
+export class FileSystemSide {
   readonly directory: string;
   readonly health: ServiceHealth;
   readonly store: Store;
   readonly contents: ContentStore;
   readonly names = new Names();
   readonly intents: Intents;
-  readonly marks: PushMarks;
+  readonly fence: ListingFence;
   readonly tree: Tree;
   readonly freshness: Freshness;
   readonly reader: BlockReader;
@@ -66,7 +66,7 @@ export class LeftTower {
   readonly inUse = new FilesInUse();
   readonly #shutdown = new AbortController();
 
-  private constructor(options: TowerOptions, directory: string, store: Store) {
+  private constructor(options: SideOptions, directory: string, store: Store) {
     const clock = options.clock ?? systemClock;
     const log = options.log ?? silentLogger;
     setMaxListeners(0, this.#shutdown.signal);
@@ -87,15 +87,15 @@ export class LeftTower {
     });
     const { contents } = this;
     const intents = new Intents(store);
-    const marks = new PushMarks({ store, intents });
+    const fence = new ListingFence({ store, intents });
     this.intents = intents;
-    this.marks = marks;
+    this.fence = fence;
     this.tree = new Tree({
       store,
       contents,
       names: this.names,
       intents,
-      marks,
+      fence,
       clock,
       log,
       changes: this.changes,
@@ -112,7 +112,7 @@ export class LeftTower {
     this.freshness = new Freshness({
       tree: this.tree,
       listing: options.listing ?? emptyListing,
-      marks,
+      fence,
       health: this.health,
       clock,
       log,
@@ -153,7 +153,7 @@ export class LeftTower {
     });
   }
 
-  static async build(options: TowerOptions = {}): Promise<LeftTower> {
+  static async build(options: SideOptions = {}): Promise<FileSystemSide> {
     const directory = options.directory ?? mkdtempSync(join(tmpdir(), 'cfs-tower-'));
     const clock = options.clock ?? systemClock;
     const store = await Store.open({
@@ -163,7 +163,7 @@ export class LeftTower {
       ...(options.disk && { disk: options.disk }),
       segmentBytes: options.segmentBytes ?? SEGMENT_BYTES,
     });
-    return new LeftTower(options, directory, store);
+    return new FileSystemSide(options, directory, store);
   }
 
   /** What SIGKILL would leave at this moment, in a directory of its own. */
@@ -202,7 +202,7 @@ function beginningOf(index: string): Buffer {
   return metas;
 }
 
-export interface TowerOptions {
+export interface SideOptions {
   /** An existing one: the tower goes on with what it holds. */
   readonly directory?: string;
   readonly clock?: Clock;

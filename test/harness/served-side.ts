@@ -10,8 +10,8 @@ import { createTransfer } from '../../src/transfer/transfer.ts';
 import { HastyClock } from '../remote/client.ts';
 import type { TestUser } from '../server/raw-client.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
+import { FileSystemSide, type SideOptions } from './file-system-side.ts';
 import { InProcessMount } from './in-process-mount.ts';
-import { LeftTower, type TowerOptions } from './left-tower.ts';
 
 const SETTLE_MS = 2_000;
 /** The most that one turn of `until` lets pass: less than any deadline of a request. */
@@ -28,20 +28,20 @@ const UNTIL_MS_MAX = 90_000;
  * System calls at one end, HTTP to a real server at the other, all of ours between them in this process. Time passes here as
  * fast as the test asks whether something has come about; over there it is the server's own.
  */
-export class ServedTower {
+export class ServedSide {
   /** Of everything but the line. */
   readonly clock: ManualClock;
   /** Of the line: it waits for nothing before it tries again. */
   readonly lineClock: HastyClock;
   readonly events: SyncEvent[] = [];
-  readonly tower: LeftTower;
+  readonly tower: FileSystemSide;
   readonly mount: InProcessMount;
   readonly sync: SyncLoop;
   readonly #service: HttpService;
   #isGone = false;
 
   private constructor(
-    tower: LeftTower,
+    tower: FileSystemSide,
     clocks: { clock: ManualClock; lineClock: HastyClock },
     service: HttpService,
     build: SyncBuild,
@@ -58,7 +58,7 @@ export class ServedTower {
   }
 
   /** @param options `directory`: what an earlier one left; `host`: what conflicted copies are named after */
-  static async build(user: TestUser, options: ServedTowerOptions = {}): Promise<ServedTower> {
+  static async build(user: TestUser, options: ServedTowerOptions = {}): Promise<ServedSide> {
     const { host = 'host', ...rest } = options;
     const clock = new ManualClock();
     const lineClock = new HastyClock();
@@ -71,7 +71,7 @@ export class ServedTower {
       userAgent: 'cfs-mount/0.0.0 (test)',
     });
     const { listings, versions, changes, uploads } = createTransfer({ service, clock, log: silentLogger });
-    const tower = await LeftTower.build({
+    const tower = await FileSystemSide.build({
       clock,
       root: user.folder('2') as ResourceUrl,
       listing: listings,
@@ -79,7 +79,7 @@ export class ServedTower {
       ...rest,
     });
     const { store, contents, names, intents, reader, fileSystem } = tower;
-    return new ServedTower(tower, { clock, lineClock }, service, (events) => {
+    return new ServedSide(tower, { clock, lineClock }, service, (events) => {
       const sync = new SyncLoop({
         store,
         contents,
@@ -154,4 +154,4 @@ export class ServedTower {
 
 type SyncBuild = (events: SyncEvent[]) => SyncLoop;
 
-export type ServedTowerOptions = Pick<TowerOptions, 'directory' | 'contents' | 'disk'> & { readonly host?: string };
+export type ServedTowerOptions = Pick<SideOptions, 'directory' | 'contents' | 'disk'> & { readonly host?: string };

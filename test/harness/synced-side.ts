@@ -9,18 +9,18 @@ import type { SyncOptions } from '../../src/sync/sync-options.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { MODEL_ROOT, ModelService } from '../sync/model-service.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
+import { FileSystemSide, type SideOptions } from './file-system-side.ts';
 import { InProcessMount } from './in-process-mount.ts';
-import { LeftTower, type TowerOptions } from './left-tower.ts';
 
 export const SETTLE_MS = 2_000;
 const OPEN_PUSH_MS = 5 * 60_000;
 const TURNS_MAX = 2_000;
 
 /** System calls at one end, the model of the service at the other, everything of ours between them; time as the test says. */
-export class SyncedTower {
+export class SyncedSide {
   readonly clock: ManualClock;
   readonly service: ModelService;
-  readonly tower: LeftTower;
+  readonly tower: FileSystemSide;
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
   readonly #disk: CountingDisk;
@@ -28,7 +28,7 @@ export class SyncedTower {
   private constructor(
     clock: ManualClock,
     service: ModelService,
-    tower: LeftTower,
+    tower: FileSystemSide,
     sync: SyncLoop,
     countingDisk: CountingDisk,
   ) {
@@ -49,17 +49,17 @@ export class SyncedTower {
     left,
     deletion = 'trash',
     ...options
-  }: Pick<TowerOptions, 'contents' | 'directory' | 'disk' | 'pace' | 'segmentBytes' | 'listing'> & {
+  }: Pick<SideOptions, 'contents' | 'directory' | 'disk' | 'pace' | 'segmentBytes' | 'listing'> & {
     /** How many wait for the disk because the test wants it so. */
     readonly heldSyncs?: () => number;
-    readonly left?: SyncedTower;
+    readonly left?: SyncedSide;
     readonly deletion?: SyncOptions['deletion'];
-  } = {}): Promise<SyncedTower> {
+  } = {}): Promise<SyncedSide> {
     const clock = left?.clock ?? new ManualClock();
     const service = left?.service ?? new ModelService();
     if (left === undefined) service.auto = () => ({ type: 'answer' });
     const countingDisk = new CountingDisk(options.disk ?? systemDisk, heldSyncs);
-    const tower = await LeftTower.build({
+    const tower = await FileSystemSide.build({
       clock,
       root: MODEL_ROOT,
       listing: listingOf(service),
@@ -108,7 +108,7 @@ export class SyncedTower {
     changes.on('local', (ino) => sync.changed(ino));
     changes.on('written', (ino) => sync.changed(ino));
     sync.start();
-    return new SyncedTower(clock, service, tower, sync, countingDisk);
+    return new SyncedSide(clock, service, tower, sync, countingDisk);
   }
 
   /** Time passes, and everything that needs no more of it happens. What waits for the disk does not need any. */

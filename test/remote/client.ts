@@ -21,7 +21,7 @@ export class HastyClock implements Clock {
   };
 }
 
-/** Whether downloads without TLS go past V8 here: not without the addon, nor where the processor has nothing for marks. */
+/** Whether downloads without TLS go past V8 here: not without the addon, nor where the processor has nothing for checksums. */
 export function hasReceiver(): boolean {
   const receiver = Receiver.open();
   receiver?.close();

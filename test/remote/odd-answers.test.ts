@@ -1,7 +1,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http/http-service.ts';
-import { failureOf, hadNoEffect } from '../../src/sync/failure.ts';
+import { hadNoEffect, pushFailureOf } from '../../src/sync/push-failure.ts';
 import { clientOf } from './client.ts';
 import { answer, reply, ScriptedServer, xml } from './scripted-server.ts';
 
@@ -87,7 +87,7 @@ test.each(TROUBLES)('an odd response does not count as a permanent refusal (%s)'
   server.tokens = trouble;
   const error = await service.putFileData(file(), body, 'text/plain').catch((thrown: unknown) => thrown);
   expect(server.requests).toHaveLength(0);
-  expect(failureOf(error).type).not.toBe('park');
+  expect(pushFailureOf(error).type).not.toBe('park');
   expect(hadNoEffect(error)).toBe(true);
 });
 

@@ -12,7 +12,7 @@ import { missingAddon, titled } from '../harness/requirement.ts';
 import { hasReceiver } from './client.ts';
 import { until } from './scripted-server.ts';
 
-/** The receiver by itself, and what becomes of a download where it cannot go on. Only where the processor has what marks need. */
+/** The receiver by itself, and what becomes of a download where it cannot go on. Only where the processor has what checksums need. */
 
 const BYTES = Buffer.from(Uint8Array.from({ length: 2000 }, (_, i) => i % 251));
 const path = join(tmpdir(), `cfs-receiver-${process.pid}`);

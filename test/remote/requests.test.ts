@@ -3,7 +3,7 @@ import { ApiError, errorOfRecord, errorToRecord, ProtocolError, TransportError }
 import type { ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { RequestBody } from '../../src/remote/contract.ts';
 import type { HttpService } from '../../src/remote/http/http-service.ts';
-import { hadNoEffect } from '../../src/sync/failure.ts';
+import { hadNoEffect } from '../../src/sync/push-failure.ts';
 import { clientOf, HastyClock } from './client.ts';
 import {
   answer,

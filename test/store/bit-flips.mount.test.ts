@@ -74,10 +74,10 @@ for (let n = 1; n <= 60; n++) {
     contents.landed(id, { start: 0, end: size }, null);
   }
 }
-// A frozen draft has its marks a moment after it was frozen, a version in layers when they are settled.
+// A frozen draft has its checksums a moment after it was frozen, a version in layers when they are settled.
 await contents.mergeLayers(new AbortController().signal);
-const isMarked = ([id, { kind, where }]) => kind === 'version' || where !== 'file' || [...store.scan('blocks', id)].length > 0;
-while (![...store.all('content')].every(isMarked)) await new Promise(setImmediate);
+const hasChecksum = ([id, { kind, where }]) => kind === 'version' || where !== 'file' || [...store.scan('blocks', id)].length > 0;
+while (![...store.all('content')].every(hasChecksum)) await new Promise(setImmediate);
 contents.collect();
 process.kill(process.pid, 'SIGKILL');
 `;

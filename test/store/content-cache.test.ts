@@ -47,13 +47,13 @@ function fetch(
   id: ContentId,
   bytes: Uint8Array,
   start = 0,
-  marks?: ReadonlyMap<number, number>,
+  checksums?: ReadonlyMap<number, number>,
 ): string {
   const path = contents.fetchPath(id) as string;
   const fd = openSync(path, 'r+');
   writeSync(fd, bytes, 0, bytes.byteLength, start);
   closeSync(fd);
-  contents.landed(id, { start, end: start + bytes.byteLength }, null, marks);
+  contents.landed(id, { start, end: start + bytes.byteLength }, null, checksums);
   return path;
 }
 
@@ -141,9 +141,9 @@ describe('a cache that somebody empties beside the mount', () => {
     const path = place.contents.fetchPath(id);
     // As transfer/landing does it.
     if (path !== null) writeFileSync(path, bytes);
-    const marks = new Map([[1, crc32(second)]]);
+    const checksums = new Map([[1, crc32(second)]]);
     const rest = { start: BLOCK_BYTES, end: 2 * BLOCK_BYTES };
-    place.contents.landed(id, rest, path === null ? second : null, marks);
+    place.contents.landed(id, rest, path === null ? second : null, checksums);
 
     expectBytes(place.contents.readAll(id, rest), second);
     expectBytes(place.contents.readAll(id, { start: 0, end: BLOCK_BYTES }), first);
@@ -399,7 +399,7 @@ test('a crash between the record of an adoption and the move of the file costs n
   await stop(second);
 });
 
-test('after another start of the machine, bytes that were never synced nor marked are fetched again', async () => {
+test('after another start of the machine, bytes that were never synced and have no checksum are fetched again', async () => {
   const first = await open({}, stores.directory(), { bootId: 'first' });
   await first.contents.takeStock(new AbortController().signal);
   const bytes = new SeededRandom(4).bytes(2 * BLOCK_BYTES);
@@ -529,11 +529,11 @@ test('fetched bytes with checksums are not read again, and the checksums are kep
   const bytes = new SeededRandom(23).bytes(blocks * BLOCK_BYTES - 1000);
   const id = version(first, bytes.byteLength);
   const blockOf = (block: number) => bytes.subarray(block * BLOCK_BYTES, (block + 1) * BLOCK_BYTES);
-  const marks = new Map(Array.from({ length: blocks }, (_, block) => [block, crc32(blockOf(block))]));
-  marks.set(7, 7);
+  const checksums = new Map(Array.from({ length: blocks }, (_, block) => [block, crc32(blockOf(block))]));
+  checksums.set(7, 7);
   for (let block = 0; block < blocks; block += 4) {
     const start = block * BLOCK_BYTES;
-    fetch(first, id, bytes.subarray(start, start + 4 * BLOCK_BYTES), start, marks);
+    fetch(first, id, bytes.subarray(start, start + 4 * BLOCK_BYTES), start, checksums);
   }
   expect(looked).toBe(0);
   await stop(first);
@@ -542,6 +542,6 @@ test('fetched bytes with checksums are not read again, and the checksums are kep
   const damaged = { start: 7 * BLOCK_BYTES, end: 8 * BLOCK_BYTES };
   expectBytes(second.contents.readAll(id, { start: 0, end: damaged.start }), bytes.subarray(0, damaged.start));
   expectBytes(second.contents.readAll(id, { start: damaged.end, end: bytes.byteLength }), bytes.subarray(damaged.end));
-  expect(second.contents.readAll(id, damaged), 'a block that does not fit its mark').toBeNull();
+  expect(second.contents.readAll(id, damaged), 'a block that does not fit its checksum').toBeNull();
   await stop(second);
 });

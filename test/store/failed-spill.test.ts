@@ -14,15 +14,15 @@ const FILE = 'https://service.example/file/1' as ResourceUrl;
 const BLOCKS = 32;
 const SIZE_BYTES = BLOCKS * BLOCK_BYTES;
 
-/** As `transfer/landing` does it, with marks of what came. */
+/** As `transfer/landing` does it, with checksums of what came. */
 function land({ contents }: ContentPlace, id: ContentId, block: number, bytes: Uint8Array): void {
   const path = contents.fetchPath(id) as string;
   mkdirSync(dirname(path), { recursive: true });
   const fd = openSync(path, constants.O_WRONLY | constants.O_CREAT, 0o600);
   writeSync(fd, bytes, 0, bytes.byteLength, block * BLOCK_BYTES);
   closeSync(fd);
-  const marks = new Map([[block, crc32(bytes)]]);
-  contents.landed(id, { start: block * BLOCK_BYTES, end: (block + 1) * BLOCK_BYTES }, null, marks);
+  const checksums = new Map([[block, crc32(bytes)]]);
+  contents.landed(id, { start: block * BLOCK_BYTES, end: (block + 1) * BLOCK_BYTES }, null, checksums);
 }
 
 test('what is fetched of a version whose draft once found no room for its file is what was fetched', async () => {

@@ -68,7 +68,7 @@ function version({ store, contents }: Place, bytes: Uint8Array): ContentId {
   return id;
 }
 
-/** Freezes a draft; resolves when all of its marks are stored. */
+/** Freezes a draft; resolves when all of its checksums are stored. */
 async function freeze({ store, contents }: Place, id: ContentId, blocks: number): Promise<void> {
   store.transact((tx) => contents.seal(tx, id));
   await expect.poll(() => [...checkedBlocks(store, id)].length, { interval: 5, timeout: 5000 }).toBe(blocks);
@@ -199,7 +199,7 @@ test('what a frozen file holds between its own ranges means nothing', async () =
   await stop(second);
 });
 
-test('a version that was a draft keeps the marks of its own blocks: damage before it is settled is fetched again', async () => {
+test('a version that was a draft keeps the checksums of its own blocks: damage before it is settled is fetched again', async () => {
   const random = new SeededRandom(10);
   const first = await open();
   const old = random.bytes(4 * BLOCK_BYTES);

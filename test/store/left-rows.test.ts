@@ -92,7 +92,7 @@ test('a removed file leaves no row of its block map although the map could not b
 test('a file that becomes small by --inline-max leaves no row of its block map', async () => {
   const first = await openPlace(stores, { inlineMaxBytes: 4096 });
   const id = written(first, null, new Uint8Array(50_000).fill(7));
-  await expect.poll(() => [...first.store.scan('blocks', id)].length, { timeout: 20_000 }).toBe(1); // it is marked
+  await expect.poll(() => [...first.store.scan('blocks', id)].length, { timeout: 20_000 }).toBe(1); // it has a checksum
   pushed(first, id);
   await stop(first);
 

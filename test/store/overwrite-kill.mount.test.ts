@@ -109,7 +109,7 @@ test(`a synced block that is being overwritten when SIGKILL comes reads as old o
     expect([...kinds], `SEED=${seed}, run ${run}`).toEqual([]);
     if (newest !== value) overwritten++;
 
-    // Frozen now, it gets its marks from what is there, and goes on reading so.
+    // Frozen now, it gets its checksums from what is there, and goes on reading so.
     store.transact((tx) => contents.seal(tx, draft));
     await expect.poll(() => [...store.scan('blocks', draft)].length, { interval: 2, timeout: 25_000 }).toBe(1);
     contents.close();

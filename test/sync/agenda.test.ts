@@ -6,9 +6,9 @@ import { writeNode } from '../../src/store/node-table.ts';
 import { Agenda } from '../../src/sync/agenda.ts';
 import { DirtyIndex } from '../../src/sync/dirty-index.ts';
 import type { Push } from '../../src/sync/push.ts';
+import { ListingFence } from '../../src/tree/listing-fence.ts';
 import { Names } from '../../src/tree/names.ts';
 import { NodeChanges } from '../../src/tree/node-changes.ts';
-import { PushMarks } from '../../src/tree/push-marks.ts';
 import { Tree } from '../../src/tree/tree.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
@@ -37,12 +37,12 @@ beforeEach(() => {
   Tree.createRoot(store, clock, { resource: url('root'), uid: 1, gid: 1 });
   const names = new Names();
   const intents = new Intents(store);
-  const marks = new PushMarks({ store, intents });
+  const fence = new ListingFence({ store, intents });
   const index = new DirtyIndex(store, intents);
   const contents = new MemoryContents(store);
   const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
   const changes = new NodeChanges();
-  tree = new Tree({ store, contents, names, intents, marks, clock, changes, log: silentLogger, options });
+  tree = new Tree({ store, contents, names, intents, fence, clock, changes, log: silentLogger, options });
   agenda = new Agenda({
     store,
     names,

@@ -1,12 +1,12 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 
 /** A file that is deleted here while somebody has it open is deleted on the service when nobody has any more. */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
   const { service, tower } = synced;
   service.add('file', MODEL_ROOT, 'film', Buffer.from('film'));
   await tower.freshness.refresh();

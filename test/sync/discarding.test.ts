@@ -130,9 +130,9 @@ describe('[S-discard-1] changes that are given up', () => {
     const a = world.node('/a').remote?.resource as ResourceUrl;
     world.rename('/a/old', '/b/moved');
     world.service.resources.delete(a);
-    const sequence = world.marks.nextSequence();
+    const sequence = world.fence.nextSequence();
     world.tree.resolveAbsence(world.node('/a').ino, null, sequence, true);
-    world.marks.finish(sequence);
+    world.fence.finish(sequence);
     expect(world.find('/a')).toBeUndefined();
     await world.sync.discard(world.node('/b/moved').ino, 'discard');
 

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
+import { SETTLE_MS, SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 import { F, PROGRAMS, type Program } from './save-programs.ts';
 
@@ -7,10 +7,10 @@ import { F, PROGRAMS, type Program } from './save-programs.ts';
 
 const text = (save: number): Buffer => Buffer.from(`the text as of save ${save}, ${'x'.repeat(save * 3)}`);
 
-let world: SyncedTower;
+let world: SyncedSide;
 let file: string;
 beforeEach(async () => {
-  world = await SyncedTower.build();
+  world = await SyncedSide.build();
   // Somebody wrote it elsewhere, long ago.
   file = world.service.add('file', MODEL_ROOT, F, text(0));
   expect((await world.mount.readFile(F)).toString()).toBe(text(0).toString());
@@ -67,7 +67,7 @@ describe.each(PROGRAMS)('$name', (program) => {
   test('a pause longer than the settle time, before any of its calls, loses nothing', async () => {
     for (const at of program.steps.keys()) {
       await world.close();
-      world = await SyncedTower.build();
+      world = await SyncedSide.build();
       file = world.service.add('file', MODEL_ROOT, F, text(0));
       await world.mount.readFile(F);
 

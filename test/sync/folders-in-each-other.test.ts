@@ -36,9 +36,9 @@ function move(url: ResourceUrl, parent: ResourceUrl): void {
 }
 
 function list(folder: ResourceUrl): void {
-  const sequence = world.marks.nextSequence();
+  const sequence = world.fence.nextSequence();
   world.tree.merge(inoOf(folder), world.service.listing(folder), sequence, world.clock.nowMs(), null);
-  world.marks.finish(sequence);
+  world.fence.finish(sequence);
 }
 
 async function settle(): Promise<void> {
@@ -95,14 +95,14 @@ test('the check for folders in each other ends although the service reports such
 
 test('a folder that was never listed, and goes back to where it was, is not taken for empty', async () => {
   world = new SyncWorld();
-  const { service, tree, marks, clock } = world;
+  const { service, tree, fence, clock } = world;
   service.auto = () => ({ type: 'answer' });
   const unlisted = service.add('folder', MODEL_ROOT, 'A');
   const target = service.add('folder', MODEL_ROOT, 'B');
   service.add('file', unlisted, 'in a', Buffer.from('a'));
-  const sequence = marks.nextSequence();
+  const sequence = fence.nextSequence();
   tree.merge(ROOT_INODE, service.listing(MODEL_ROOT), sequence, clock.nowMs(), null);
-  marks.finish(sequence);
+  fence.finish(sequence);
   const { ino } = world.node('/A');
   world.rename('/A', '/B/A');
   move(target, unlisted);

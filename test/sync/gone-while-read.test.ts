@@ -1,11 +1,11 @@
 import { constants } from 'node:fs';
 import { expect, test } from 'vitest';
 import type { SyncReport } from '../../src/sync/sync-request.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 
 test('a file that was renamed here, and is gone, keeps nobody waiting while it is read', async () => {
-  const world = await SyncedTower.build();
+  const world = await SyncedSide.build();
   try {
     const { service, mount, sync, tower } = world;
     const file = service.add('file', MODEL_ROOT, 'film', Buffer.from('film'));
@@ -32,7 +32,7 @@ test('a file that was renamed here, and is gone, keeps nobody waiting while it i
 });
 
 test('of files that are gone and read, however many, nobody looks for what is changed in them', async () => {
-  const world = await SyncedTower.build();
+  const world = await SyncedSide.build();
   try {
     const { service, mount, tower } = world;
     const names = Array.from({ length: 20 }, (_, index) => `file ${index}`);

@@ -2,16 +2,16 @@ import { constants, existsSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
 /** Saves that fall between two steps of a push: what is sent is whole, what was closed is sent, and nobody else's bytes are buried. */
 
 const ANSWER = { type: 'answer' } as const;
 
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
-  world = await SyncedTower.build();
+  world = await SyncedSide.build();
 });
 afterEach(() => world.close());
 

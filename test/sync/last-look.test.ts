@@ -76,9 +76,9 @@ test.each(['the look sees what came into it', 'the look was answered before that
 
     const come = () => {
       world.service.add('file', url, 'theirs', Buffer.from('y'));
-      const sequence = world.marks.nextSequence();
+      const sequence = world.fence.nextSequence();
       world.tree.merge(ino, world.service.listing(url), sequence, world.clock.nowMs(), null);
-      world.marks.finish(sequence);
+      world.fence.finish(sequence);
     };
     if (which.startsWith('the look sees')) come();
     look?.settle({ type: 'answer' });
@@ -140,7 +140,7 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     await world.quiet();
     const [look] = world.service.pending.splice(0);
 
-    expect(world.tree.resolveAbsence(ino, null, world.marks.nextSequence(), true)).toBe('removed');
+    expect(world.tree.resolveAbsence(ino, null, world.fence.nextSequence(), true)).toBe('removed');
     look?.settle({ type: 'answer' });
     await world.quiet();
 

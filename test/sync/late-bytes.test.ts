@@ -1,15 +1,15 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { type Fate, MODEL_ROOT } from './model-service.ts';
 
 /** The first bytes of a file, of which nothing was heard for so long that a version of its own is made: they are ours, whenever they are found. */
 
 const ANSWER: Fate = { type: 'answer' };
 
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
-  world = await SyncedTower.build();
+  world = await SyncedSide.build();
 });
 afterEach(() => world.close());
 
@@ -71,7 +71,7 @@ describe('they are parked because the file may not be looked at', () => {
   test('and somebody tries again after a restart', async () => {
     const left = world;
     await left.close('keep');
-    world = await SyncedTower.build({ left });
+    world = await SyncedSide.build({ left });
     isAllowed = true;
     world.sync.retry();
     await world.converge();

@@ -13,7 +13,7 @@ import type { Contents } from '../../src/bytes/contents.ts';
 import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import { MadeHere } from '../../src/sync/made-here.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { sampleContent, sampleLocal, sampleNode, sampleRemote } from '../store/sample-records.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
@@ -22,9 +22,9 @@ import { type Fate, MODEL_ROOT } from './model-service.ts';
 
 /** What was made here has room in the cache like what was fetched: it goes when the budget is spent, and comes back when read. */
 const BUDGET_BYTES = 100_000;
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
-  world = await SyncedTower.build({ contents: { cacheBytes: BUDGET_BYTES, inlineMaxBytes: 4096 } });
+  world = await SyncedSide.build({ contents: { cacheBytes: BUDGET_BYTES, inlineMaxBytes: 4096 } });
 });
 afterEach(() => world.close());
 

@@ -3,20 +3,20 @@ import { ApiError, TransportError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { Pins } from '../../src/fs/pins.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
 /** The service gives what is moved a new address (301): the old one is nobody's from then on, or leads to the new one. */
 
 const NEW = 'm:file/new-address' as ResourceUrl;
 const NEW_FOLDER = 'm:folder/new-address' as ResourceUrl;
-let synced: SyncedTower;
+let synced: SyncedSide;
 let from: ResourceUrl;
 let to: ResourceUrl;
 let file: ResourceUrl;
 
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
   const { service, tower, mount } = synced;
   from = service.add('folder', MODEL_ROOT, 'from');
   to = service.add('folder', MODEL_ROOT, 'to');

@@ -6,7 +6,7 @@ import type { OpenFile } from '../../src/content/open-file.ts';
 import type { OpenFiles } from '../../src/fs/open-files.ts';
 import { OpenPush } from '../../src/fs/open-push.ts';
 import { openFlags } from '../../src/kernel/open-flags.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
 import { makeTree } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -14,9 +14,9 @@ import { MODEL_ROOT } from './model-service.ts';
 const { O_APPEND, O_CREAT, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY } = constants;
 const MINUTE_MS = 60_000;
 
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
-  world = await SyncedTower.build();
+  world = await SyncedSide.build();
 });
 afterEach(() => world.close());
 

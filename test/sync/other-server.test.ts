@@ -1,11 +1,11 @@
 import { randomBytes } from 'node:crypto';
 import { afterEach, expect, test } from 'vitest';
 import { type Freedoms, OtherServer } from '../harness/other-server.ts';
-import { ServedTower } from '../harness/served-tower.ts';
+import { ServedSide } from '../harness/served-side.ts';
 import { RawClient } from '../server/raw-client.ts';
 
 let server: OtherServer;
-let tower: ServedTower;
+let tower: ServedSide;
 afterEach(async () => {
   await tower.close();
   await server.close();
@@ -46,7 +46,7 @@ test.each(Object.entries(CASES))(
     for (const text of texts) server.save(server.make('file', papers, text), text, EARLIER_MS);
     const theirs = randomBytes(LARGE_BYTES);
     server.save(server.make('file', papers, 'large'), theirs, EARLIER_MS);
-    tower = await ServedTower.build({
+    tower = await ServedSide.build({
       uid: '1',
       email: 'someone@example.com',
       application: '/sc/1/1',

@@ -4,15 +4,15 @@ import type { Inode } from '../../src/base/vocabulary.ts';
 import { decodeValue, encodeValue } from '../../src/store/record-codec.ts';
 import { encodeKey } from '../../src/store/row-key.ts';
 import type { StoreWriter } from '../../src/store/tables.ts';
-import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
+import { SETTLE_MS, SyncedSide } from '../harness/synced-side.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 import { MODEL_ROOT } from './model-service.ts';
 import { SyncWorld } from './sync-world.ts';
 
 /** With one client there is nobody to be in conflict with: what it finds in a history is its own, however bytes wandered. */
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
-  world = await SyncedTower.build();
+  world = await SyncedSide.build();
 });
 afterEach(() => world.close());
 
@@ -120,7 +120,7 @@ describe('one client alone makes no conflicted copy', () => {
       await world.mount.rename('another', 'f');
       if (then !== '') {
         await world.close('keep');
-        world = await SyncedTower.build({ left: world });
+        world = await SyncedSide.build({ left: world });
       }
       service.auto = () => ({ type: 'answer' });
       await world.converge();

@@ -1,13 +1,13 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
 /** Two have one name for a moment, because what one of them is called by now is not known yet. A number is for that moment only. */
 
-let synced: SyncedTower;
+let synced: SyncedSide;
 beforeEach(async () => {
-  synced = await SyncedTower.build();
+  synced = await SyncedSide.build();
 });
 afterEach(() => synced.close());
 

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { FsError, UsageError } from '../../src/base/errors.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { NodeRecord, RemoteFacet } from '../../src/store/tables.ts';
-import { SETTLE_MS, SyncedTower } from '../harness/synced-tower.ts';
+import { SETTLE_MS, SyncedSide } from '../harness/synced-side.ts';
 import { type Fate, MODEL_ROOT, MODEL_TRASH, type ModelResource } from './model-service.ts';
 
 /**
@@ -199,7 +199,7 @@ const OURS_TO_FILL_MS = 31_000;
 const PACE_MS_MAX = 301_000;
 
 export class SavesAndSteps {
-  #world: SyncedTower;
+  #world: SyncedSide;
   readonly #isAlone: boolean;
   readonly #tower: typeof TOWER & { readonly deletion: History['deletion'] };
   /** Everything that was ever closed, by anybody; and by whom. */
@@ -217,7 +217,7 @@ export class SavesAndSteps {
   #count = 0;
 
   private constructor(
-    world: SyncedTower,
+    world: SyncedSide,
     isAlone: boolean,
     tower: typeof TOWER & { readonly deletion: History['deletion'] },
   ) {
@@ -228,7 +228,7 @@ export class SavesAndSteps {
 
   static async begin(how: History): Promise<SavesAndSteps> {
     const tower = { ...(how.isRoomy ? ROOMY : TOWER), deletion: how.deletion };
-    const world = await SyncedTower.build(tower);
+    const world = await SyncedSide.build(tower);
     world.service.keptVersions = 1_000;
     world.service.asBegun = how.asBegun;
     world.service.uniqueNames = how.uniqueNames;
@@ -772,7 +772,7 @@ export class SavesAndSteps {
     before.service.auto = () => ({ type: fate });
     await before.close('keep');
     before.service.auto = null;
-    this.#world = await SyncedTower.build({ ...this.#tower, left: before });
+    this.#world = await SyncedSide.build({ ...this.#tower, left: before });
     return '';
   }
 
@@ -789,7 +789,7 @@ export class SavesAndSteps {
     before.service.auto = () => ({ type: 'lose-request' });
     await before.close();
     before.service.auto = null;
-    this.#world = await SyncedTower.build({ ...this.#tower, left: before, directory });
+    this.#world = await SyncedSide.build({ ...this.#tower, left: before, directory });
     return '';
   }
 

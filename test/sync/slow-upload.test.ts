@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
 /** A body is read as the line takes it, for minutes or hours: until then nothing of it may go, though the cache is too full and was not looked at for long. */
@@ -8,10 +8,10 @@ import { MODEL_ROOT } from './model-service.ts';
 const SIZE_BYTES = 3 * 1024 * 1024;
 const never = new AbortController().signal;
 
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
   // One such file is more than there is room for.
-  world = await SyncedTower.build({ contents: { cacheBytes: 1024 * 1024 } });
+  world = await SyncedSide.build({ contents: { cacheBytes: 1024 * 1024 } });
 });
 afterEach(() => world.close());
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import type { RemoteEntry } from '../../src/base/resources.ts';
 import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
-import type { PushMarks } from '../../src/tree/push-marks.ts';
+import type { ListingFence } from '../../src/tree/listing-fence.ts';
 import type { Tree } from '../../src/tree/tree.ts';
 import { checkStore } from '../tree/tree-fixture.ts';
 import type { Fate } from './model-service.ts';
@@ -319,7 +319,7 @@ class Run {
     readonly ino: Inode;
     readonly entries: readonly RemoteEntry[];
     readonly sequence: number;
-    readonly marks: PushMarks;
+    readonly fence: ListingFence;
     readonly tree: Tree;
   }[] = [];
 
@@ -526,22 +526,22 @@ class Run {
           const resource = world.tree.node(ino)?.remote?.resource;
           if (resource === undefined || !service.resources.has(resource) || this.#listings.length > 3) return null;
           const entries = service.listing(resource);
-          const { marks, tree } = world;
-          this.#listings.push({ ino, entries, sequence: marks.nextSequence(), marks, tree });
+          const { fence, tree } = world;
+          this.#listings.push({ ino, entries, sequence: fence.nextSequence(), fence, tree });
           return resource;
         }
         case 'merge': {
           const listing = this.#listings.shift();
           // A listing is not heard of by the process that did not ask for it.
           if (listing === undefined || listing.tree !== world.tree) return null;
-          const { ino, entries, sequence, marks, tree } = listing;
+          const { ino, entries, sequence, fence, tree } = listing;
           const { questions } = tree.merge(ino, entries, sequence, world.clock.nowMs(), null);
           for (const question of questions) {
             const found = service.resources.get(question.resource);
             const answer = found === undefined ? null : service.look(question.resource);
             tree.resolveAbsence(question.ino, answer, sequence, true);
           }
-          marks.finish(sequence);
+          fence.finish(sequence);
           return `${ino}`;
         }
         default: {

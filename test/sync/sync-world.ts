@@ -8,9 +8,9 @@ import type { NodeRecord } from '../../src/store/tables.ts';
 import type { SyncEvent } from '../../src/sync/sync-event.ts';
 import { SyncLoop } from '../../src/sync/sync-loop.ts';
 import type { SyncOptions } from '../../src/sync/sync-options.ts';
+import { ListingFence } from '../../src/tree/listing-fence.ts';
 import { Names } from '../../src/tree/names.ts';
 import { NodeChanges } from '../../src/tree/node-changes.ts';
-import { PushMarks } from '../../src/tree/push-marks.ts';
 import { Tree } from '../../src/tree/tree.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
@@ -36,7 +36,7 @@ export class SyncWorld {
   readonly #options: Partial<SyncOptions>;
   health: ServiceHealth;
   intents: Intents;
-  marks: PushMarks;
+  fence: ListingFence;
   tree: Tree;
   sync: SyncLoop;
 
@@ -45,10 +45,10 @@ export class SyncWorld {
     this.#options = options;
     this.service = service;
     Tree.createRoot(this.store, this.clock, { resource: MODEL_ROOT, uid: 1, gid: 1 });
-    const { health, intents, marks, tree, sync } = this.#start();
+    const { health, intents, fence, tree, sync } = this.#start();
     this.health = health;
     this.intents = intents;
-    this.marks = marks;
+    this.fence = fence;
     this.tree = tree;
     this.sync = sync;
   }
@@ -58,22 +58,22 @@ export class SyncWorld {
     const lost = this.service.pending.splice(0);
     void this.sync.stop();
     for (const request of lost) request.settle(underWay);
-    const { health, intents, marks, tree, sync } = this.#start();
+    const { health, intents, fence, tree, sync } = this.#start();
     this.health = health;
     this.intents = intents;
-    this.marks = marks;
+    this.fence = fence;
     this.tree = tree;
     this.sync = sync;
   }
 
-  #start(): { health: ServiceHealth; intents: Intents; marks: PushMarks; tree: Tree; sync: SyncLoop } {
+  #start(): { health: ServiceHealth; intents: Intents; fence: ListingFence; tree: Tree; sync: SyncLoop } {
     const { store, contents, clock, names, service } = this;
     const intents = new Intents(store);
-    const marks = new PushMarks({ store, intents });
+    const fence = new ListingFence({ store, intents });
     const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
     const changes = new NodeChanges();
     const tree = new Tree({
-      ...{ store, contents, names, intents, marks, clock, changes, log: silentLogger, options },
+      ...{ store, contents, names, intents, fence, clock, changes, log: silentLogger, options },
       openFiles: () => [...this.open].map((ino) => ({ ino, isWritten: this.beingWritten.has(ino) })),
     });
     const health = new ServiceHealth({ clock });
@@ -105,7 +105,7 @@ export class SyncWorld {
     });
     changes.on('local', (ino) => sync.changed(ino));
     sync.start();
-    return { health, intents, marks, tree, sync };
+    return { health, intents, fence, tree, sync };
   }
 
   // What users do. Paths are `/a/b`.
@@ -211,12 +211,12 @@ export class SyncWorld {
       if (resource === undefined) return;
       let entries = this.service.resources.has(resource) ? this.service.listing(resource) : [];
       for (let round = 0; round === 0 || (entries.length > 0 && round < 3); round++) {
-        const sequence = this.marks.nextSequence();
+        const sequence = this.fence.nextSequence();
         const outcome = this.tree.merge(ino, entries, sequence, this.clock.nowMs(), null);
         for (const question of outcome.questions) {
           this.tree.resolveAbsence(question.ino, this.service.look(question.resource), sequence, true);
         }
-        this.marks.finish(sequence);
+        this.fence.finish(sequence);
         entries = outcome.postponed.length > 0 ? this.service.listing(resource) : [];
       }
       for (const { node } of [...this.tree.children(ino)]) if (node.kind === 'folder') walk(node.ino);

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { FaultRule } from '../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
-import { ServedTower } from '../harness/served-tower.ts';
+import { ServedSide } from '../harness/served-side.ts';
 import { digest, filesIn } from '../harness/service-history.ts';
 import { signUp, type TestUser } from '../server/raw-client.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
@@ -18,7 +18,7 @@ const BLOCK_BYTES = 128 * 1024;
 let directory: string;
 let server: ReferenceServer;
 let user: TestUser;
-let towers: ServedTower[];
+let towers: ServedSide[];
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'cfs-two-clients-'));
@@ -33,8 +33,8 @@ afterEach(async () => {
   rmSync(directory, { recursive: true, force: true });
 });
 
-async function mounted(host: string): Promise<ServedTower> {
-  const tower = await ServedTower.build(user, { host });
+async function mounted(host: string): Promise<ServedSide> {
+  const tower = await ServedSide.build(user, { host });
   towers.push(tower);
   return tower;
 }
@@ -91,12 +91,12 @@ describe('a file of 64 MiB of which nothing is here, changed in one block while 
     }
   }
 
-  async function shown({ mount }: ServedTower): Promise<string[]> {
+  async function shown({ mount }: ServedSide): Promise<string[]> {
     const names = (await mount.readdir('.')).map(({ name }) => name).filter((name) => !name.startsWith('.'));
     return (await Promise.all(names.map(async (name) => digest(await mount.readFile(name))))).sort();
   }
 
-  async function change(tower: ServedTower): Promise<void> {
+  async function change(tower: ServedSide): Promise<void> {
     const descriptor = await tower.mount.open('f', 'r+');
     await tower.mount.write(descriptor, 20 * BLOCK_BYTES, edit);
     await tower.mount.close(descriptor);

@@ -2,16 +2,16 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ProtocolError, UsageError } from '../../src/base/errors.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { folderOf } from '../../src/sync/outcome.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { type Fate, MODEL_ROOT } from './model-service.ts';
 
 /** Names that were made, moved or removed on the service without our hearing of it, and what happens before that is found out. */
 
 const ANSWER: Fate = { type: 'answer' };
 
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
-  world = await SyncedTower.build();
+  world = await SyncedSide.build();
 });
 afterEach(() => world.close());
 

@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import type { Fault, FaultRule } from '../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
-import { ServedTower } from '../harness/served-tower.ts';
+import { ServedSide } from '../harness/served-side.ts';
 import { digest, filesIn } from '../harness/service-history.ts';
 import { accessToken, type RawClient, signUp, type TestUser } from '../server/raw-client.ts';
 
@@ -30,7 +30,7 @@ const LINE_BYTES = ['tcp_wmem', 'tcp_rmem']
 /** Sent twice it is more than is allowed, whatever the system's buffers. */
 const LARGE_BYTES = 2 * MIB + 1.5 * LINE_BYTES;
 const HEAD_BYTES_MAX = 1024;
-/** A bandwidth of which each byte takes so long marks the body in which the server stops (`Gate`). */
+/** A bandwidth of which each byte takes so long fence the body in which the server stops (`Gate`). */
 const HELD_MS_PER_BYTE = 1e6;
 const HELD: Fault = { bandwidthBytesPerSecond: 1000 / HELD_MS_PER_BYTE };
 
@@ -76,7 +76,7 @@ class Gate {
 let directory: string;
 let server: ReferenceServer;
 let user: TestUser;
-let served: ServedTower;
+let served: ServedSide;
 const gate = new Gate();
 const body = randomBytes(SIZE_BYTES);
 let cases = 0;
@@ -94,7 +94,7 @@ beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'cfs-interruptions-'));
   server = await openServer();
   user = await signUp(server, 'a@example.com');
-  served = await ServedTower.build(user);
+  served = await ServedSide.build(user);
 });
 
 afterAll(async () => {
@@ -272,7 +272,7 @@ describe('at several bytes of the body', () => {
         const asked = () => server.requests.count({ method: 'GET' });
         const sent = () => server.requests.count({ method: 'PUT' });
         const [askedBefore, sentBefore] = [asked(), sent()];
-        served = await ServedTower.build(user, { directory: left });
+        served = await ServedSide.build(user, { directory: left });
         // It asks while the old transfer is still being served, and that one comes to its end after the answer.
         await served.until(() => asked() > askedBefore, 'the new process has asked');
         gate.release();

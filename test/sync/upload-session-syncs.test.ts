@@ -1,7 +1,7 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { storageErrorOf } from '../../src/store/disk.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { isDraftFile, WatchedSyncs } from '../store/watched-syncs.ts';
 import { MODEL_ROOT } from './model-service.ts';
 
@@ -15,10 +15,10 @@ const SMALL = Buffer.alloc(100_000, 's');
 const LARGE = Buffer.alloc(1_500_000, 'l');
 
 let watched: WatchedSyncs;
-let world: SyncedTower;
+let world: SyncedSide;
 beforeEach(async () => {
   watched = new WatchedSyncs();
-  world = await SyncedTower.build({ disk: watched.disk, heldSyncs: () => watched.held });
+  world = await SyncedSide.build({ disk: watched.disk, heldSyncs: () => watched.held });
 });
 afterEach(async () => {
   watched.letThrough();

@@ -2,30 +2,30 @@ import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { BLOCK_BYTES } from '../../src/base/vocabulary.ts';
-import { ArrivingMarks } from '../../src/transfer/arriving-marks.ts';
+import { ArrivingChecksums } from '../../src/transfer/arriving-checksums.ts';
 
 const BYTES = Buffer.from(Uint32Array.from({ length: BLOCK_BYTES }, (_, i) => Math.imul(i + 1, 0x9e3779b1)).buffer);
 
-test('the marks are the crc32 of each block that came from its first byte on, however the bytes are cut', () => {
+test('the checksums are the crc32 of each block that came from its first byte on, however the bytes are cut', () => {
   const start = fc.oneof(fc.constant(0), fc.constant(3 * BLOCK_BYTES), fc.nat({ max: 3 * BLOCK_BYTES }));
   const chunk = fc.oneof(fc.constant(BLOCK_BYTES), fc.integer({ min: 1, max: 2 * BLOCK_BYTES }));
   const cuts = fc.array(fc.tuple(chunk, fc.boolean()), { minLength: 1, maxLength: 12 });
   fc.assert(
     fc.property(start, cuts, (from, chunks) => {
-      const marking = new ArrivingMarks(from);
+      const arriving = new ArrivingChecksums(from);
       const found = new Map<number, number>();
       const take = (): void => {
-        const { first, marks } = marking.take();
-        for (const [at, mark] of marks.entries()) found.set(first + at, mark);
+        const { first, values } = arriving.take();
+        for (const [at, checksum] of values.entries()) found.set(first + at, checksum);
       };
       let length = 0;
       for (const [bytes, isTaken] of chunks) {
         const chunkBytes = BYTES.subarray(length, length + bytes);
-        marking.add(chunkBytes);
+        arriving.add(chunkBytes);
         length += chunkBytes.byteLength;
         if (isTaken) take();
       }
-      marking.end();
+      arriving.end();
       take();
 
       const wanted = new Map<number, number>();

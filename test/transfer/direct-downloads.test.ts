@@ -104,10 +104,10 @@ async function expectLanded(extent: Extent): Promise<void> {
   expect(Buffer.compare(file.subarray(extent.start), BYTES.subarray(extent.start, extent.end))).toBe(0);
   expect(told.at(-1)).toMatchObject(extent);
   expect(told.every(({ start, end }, at) => start === extent.start && end >= (told[at - 1]?.end ?? 0))).toBe(true);
-  for (const { marks } of told) {
-    for (const [at, mark] of (marks?.marks ?? []).entries()) {
-      const start = ((marks?.first ?? 0) + at) * BLOCK_BYTES;
-      expect(mark).toBe(crc32(BYTES.subarray(start, Math.min(start + BLOCK_BYTES, extent.end))));
+  for (const { checksums } of told) {
+    for (const [at, checksum] of (checksums?.values ?? []).entries()) {
+      const start = ((checksums?.first ?? 0) + at) * BLOCK_BYTES;
+      expect(checksum).toBe(crc32(BYTES.subarray(start, Math.min(start + BLOCK_BYTES, extent.end))));
     }
   }
 }
@@ -130,8 +130,8 @@ describe('a range lands as it was sent', () => {
         expect(await fetch(extent)).toEqual({ extent, bytes: null });
 
         await expectLanded(extent);
-        const marks = told.flatMap(({ marks }) => marks?.marks ?? []);
-        expect(marks).toHaveLength(Math.ceil((extent.end - extent.start) / BLOCK_BYTES));
+        const checksums = told.flatMap(({ checksums }) => checksums?.values ?? []);
+        expect(checksums).toHaveLength(Math.ceil((extent.end - extent.start) / BLOCK_BYTES));
       }),
       { numRuns: 60 },
     );

@@ -142,12 +142,14 @@ describe('a fetch', () => {
     // Told in steps, each from the start on, when the bytes are in the file; the last step, which may be the only one, is all of it.
     expect(told.every(({ start }) => start === extent.start)).toBe(true);
     expect(told.at(-1)).toMatchObject(extent);
-    // And the marks of the blocks that came whole, or to the end, once each.
-    const marks = told.flatMap(({ marks }) => marks?.marks.map((mark, at) => [marks.first + at, mark]) ?? []);
+    // And the checksums of the blocks that came whole, or to the end, once each.
+    const checksums = told.flatMap(
+      ({ checksums }) => checksums?.values.map((checksum, at) => [checksums.first + at, checksum]) ?? [],
+    );
     const wanted: [number, number][] = [];
     for (let block = 8; block * BLOCK_BYTES < extent.end; block++)
       wanted.push([block, crc32(BYTES.subarray(block * BLOCK_BYTES, Math.min((block + 1) * BLOCK_BYTES, extent.end)))]);
-    expect(marks).toEqual(wanted);
+    expect(checksums).toEqual(wanted);
     port1.close();
     const written = await readFile(path);
     expect(written.byteLength).toBe(extent.end);

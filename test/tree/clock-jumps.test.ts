@@ -3,7 +3,7 @@ import { silentLogger } from '../../src/base/log.ts';
 import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Freshness } from '../../src/tree/freshness.ts';
-import { SyncedTower } from '../harness/synced-tower.ts';
+import { SyncedSide } from '../harness/synced-side.ts';
 import { file, LookedAtService, makeTree, namesIn, ROOT_URL } from './tree-fixture.ts';
 
 /** The wall clock is set while the mount is there: by hand, by NTP, after a sleep. */
@@ -17,11 +17,11 @@ async function quiet(): Promise<void> {
 }
 
 test.each(JUMPS_MS)('after a clock jump of %i ms a folder in use is refreshed as often as before', async (jumpMs) => {
-  const { tree, marks, clock } = makeTree();
+  const { tree, fence, clock } = makeTree();
   const service = new LookedAtService();
   const options = { dirTtlMs: TTL_MS, openWaitMs: 500, readTimeoutMs: 30_000 };
   const freshness = new Freshness({
-    ...{ tree, listing: service, marks, clock, log: silentLogger, options },
+    ...{ tree, listing: service, fence, clock, log: silentLogger, options },
     health: new ServiceHealth({ clock }),
   });
   service.put(ROOT_URL, file('1', 'before'));
@@ -49,7 +49,7 @@ test.each(JUMPS_MS)('after a clock jump of %i ms a folder in use is refreshed as
 });
 
 test.each(JUMPS_MS)('saves around a jump of %i ms are versions in their order, and no conflict', async (jumpMs) => {
-  const tower = await SyncedTower.build();
+  const tower = await SyncedSide.build();
   try {
     const { mount, clock, service } = tower;
     await mount.readdir('.');

@@ -22,7 +22,7 @@ const RUNS = Number(process.env.CFS_TREE_RUNS ?? 150);
 /**
  * Two mounts of one service, each with changes of its own, pushed and refreshed in any order, listings arriving late: in the
  * end both show what the service has, and no file that somebody wrote last is missing. The sync here is the simplest one that
- * follows the rules (one push after another, each told to the marks); the real one has tests of its own.
+ * follows the rules (one push after another, each reported to the fence); the real one has tests of its own.
  */
 class Service {
   readonly entries = new Map<ResourceUrl, { readonly parent: ResourceUrl; readonly entry: RemoteEntry }>();
@@ -79,11 +79,11 @@ class Mount {
 
   /** Asks for a folder's listing. */
   request(folder: Inode): void {
-    const { tree, marks, clock } = this.fixture;
+    const { tree, fence, clock } = this.fixture;
     const resource = tree.node(folder)?.remote?.resource;
     if (resource === undefined || !this.service.has(resource)) return;
     const entries = this.service.list(resource);
-    this.#late.push({ folder, entries, sequence: marks.nextSequence(), requestedMs: clock.nowMs() });
+    this.#late.push({ folder, entries, sequence: fence.nextSequence(), requestedMs: clock.nowMs() });
   }
 
   /** A listing that was asked for arrives. */
@@ -94,7 +94,7 @@ class Mount {
 
   /** Looks at every folder that it knows. */
   refresh(): void {
-    const { tree, marks } = this.fixture;
+    const { tree, fence } = this.fixture;
     const folders = (at: Inode): Inode[] => [
       at,
       ...[...tree.children(at)].filter(({ node }) => node.kind === 'folder').flatMap(({ node }) => folders(node.ino)),
@@ -109,7 +109,7 @@ class Mount {
         this.request(next);
         this.#merge(this.#late.pop() as Late);
       } else {
-        tree.resolveAbsence(next, null, marks.nextSequence(), true);
+        tree.resolveAbsence(next, null, fence.nextSequence(), true);
       }
     }
   }
@@ -130,7 +130,7 @@ class Mount {
   }
 
   #push(node: NodeRecord): boolean {
-    const { store, tree, marks, names } = this.fixture;
+    const { store, tree, fence, names } = this.fixture;
     const { service } = this;
     const { ino, local, remote } = node;
     if (local === null) {
@@ -139,7 +139,7 @@ class Mount {
         // A folder goes only after a look that shows nothing new: what is new brings it back.
         endPush(this.fixture, ino);
         const resource = remote.resource;
-        this.#merge({ folder: ino, entries: service.list(resource), sequence: marks.nextSequence(), requestedMs: 0 });
+        this.#merge({ folder: ino, entries: service.list(resource), sequence: fence.nextSequence(), requestedMs: 0 });
         beginPush(this.fixture, ino);
         if (store.get('node', ino)?.local !== null) return true;
         if (service.list(resource).length > 0) return false;
@@ -151,7 +151,7 @@ class Mount {
     const parent = tree.node(local.parent)?.remote?.resource;
     if (parent === undefined) return false;
     if (!service.has(parent)) {
-      tree.resolveAbsence(local.parent, null, marks.nextSequence(), true);
+      tree.resolveAbsence(local.parent, null, fence.nextSequence(), true);
       return true;
     }
     if (remote !== null && !service.has(remote.resource)) {
@@ -195,7 +195,7 @@ class Mount {
   }
 
   #merge({ folder, entries, sequence, requestedMs }: Late): void {
-    const { tree, marks } = this.fixture;
+    const { tree, fence } = this.fixture;
     const { questions, postponed } = tree.merge(folder, entries, sequence, requestedMs, null);
     for (const { ino, resource } of questions) {
       const answer = this.service.resource(resource);
@@ -208,12 +208,12 @@ class Mount {
       }
       for (const above of path) {
         const parent = tree.nodeOf(above.parent as ResourceUrl);
-        if (parent !== undefined) tree.mergePart(parent.ino, [above], marks.nextSequence(), 0, null);
+        if (parent !== undefined) tree.mergePart(parent.ino, [above], fence.nextSequence(), 0, null);
       }
-      tree.resolveAbsence(ino, answer, marks.nextSequence(), true);
+      tree.resolveAbsence(ino, answer, fence.nextSequence(), true);
     }
     tree.mergePart(folder, postponed, sequence, requestedMs, null);
-    marks.finish(sequence);
+    fence.finish(sequence);
   }
 
   /** Everything that it shows: resource, kind, size and place. */

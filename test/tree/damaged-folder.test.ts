@@ -29,14 +29,14 @@ test.each([
   ['the record of an open file', 'node', 'open', undefined],
 ] as const)('all other folders in use are refreshed although %s is damaged', async (_, table, name, thrown) => {
   const store = new StoreWithDamage();
-  const { tree, marks, clock } = makeTree({ store });
+  const { tree, fence, clock } = makeTree({ store });
   const service = new LookedAtService();
   const notLookedAt: Inode[] = [];
   const debug = (fields: { readonly ino?: Inode }): void => {
     if (fields.ino !== undefined) notLookedAt.push(fields.ino);
   };
   const freshness = new Freshness({
-    ...{ tree, listing: service, marks, clock, log: { ...silentLogger, debug } as Logger },
+    ...{ tree, listing: service, fence, clock, log: { ...silentLogger, debug } as Logger },
     health: new ServiceHealth({ clock }),
     openFiles: () => [{ ino: ino('open') }, { ino: ino('open too') }],
     options: { dirTtlMs: TTL_MS, openWaitMs: 500, readTimeoutMs: 7_000 },

@@ -32,13 +32,13 @@ describe('Freshness', () => {
     openFiles = [];
     fixture = makeTree();
     service = new LookedAtService();
-    const { tree, marks, clock } = fixture;
+    const { tree, fence, clock } = fixture;
     const options = { dirTtlMs: 30_000, openWaitMs: 500, readTimeoutMs: 7_000 };
     health = new ServiceHealth({ clock });
     freshness = new Freshness({
       tree,
       listing: service,
-      marks,
+      fence,
       health,
       clock,
       log: silentLogger,
@@ -390,10 +390,10 @@ describe('Freshness', () => {
         ticks += 1;
         return [];
       };
-      const { tree, marks, clock } = fixture;
+      const { tree, fence, clock } = fixture;
       const options = { dirTtlMs, openWaitMs: 500, readTimeoutMs: 7_000 };
       const log = silentLogger;
-      freshness = new Freshness({ tree, listing: service, marks, health, clock, log, openFiles: counted, options });
+      freshness = new Freshness({ tree, listing: service, fence, health, clock, log, openFiles: counted, options });
     });
 
     it('folders in use are refreshed at most once a second, also after an error', async () => {

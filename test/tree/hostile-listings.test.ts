@@ -79,12 +79,12 @@ function list(
   entries: readonly RemoteEntry[],
   answer: (url: ResourceUrl) => RemoteResource | null,
 ) {
-  const { tree, marks, clock } = fixture;
-  const sequence = marks.nextSequence();
+  const { tree, fence, clock } = fixture;
+  const sequence = fence.nextSequence();
   const { questions, postponed } = tree.merge(folder, entries, sequence, clock.nowMs(), clock.nowMs());
   for (const { ino, resource } of questions) tree.resolveAbsence(ino, answer(resource), sequence, true);
   tree.mergePart(folder, postponed, sequence, clock.nowMs(), clock.nowMs());
-  marks.finish(sequence);
+  fence.finish(sequence);
 }
 
 function act(fixture: Fixture, step: Step): void {

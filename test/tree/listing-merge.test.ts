@@ -94,7 +94,7 @@ describe('one attribute changed here × one changed there', () => {
 
   it.each(pairs)('%s here, %s there: %s', (here, there, result) => {
     const fixture = makeTree();
-    const { tree, marks, store } = fixture;
+    const { tree, fence, store } = fixture;
     const x = file('x', 'x');
     const folders = [folder('one', 'one'), folder('two', 'two')];
     merge(fixture, ROOT_INODE, [...folders, x]);
@@ -120,7 +120,7 @@ describe('one attribute changed here × one changed there', () => {
     const outcome = merge(fixture, ROOT_INODE, [...folders, ...now[there]]);
     for (const question of outcome.questions) {
       const answer = there === 'moved' ? { ...x, parent: folders[0]?.url ?? null } : null;
-      tree.resolveAbsence(question.ino, answer, marks.nextSequence(), true);
+      tree.resolveAbsence(question.ino, answer, fence.nextSequence(), true);
     }
     merge(fixture, one, listed);
     merge(fixture, two, []);
@@ -232,7 +232,7 @@ describe('names from the service', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, [a, b, c]);
     const { questions } = merge(fixture, ROOT_INODE, [b, c]);
-    for (const { ino } of questions) fixture.tree.resolveAbsence(ino, null, fixture.marks.nextSequence(), true);
+    for (const { ino } of questions) fixture.tree.resolveAbsence(ino, null, fixture.fence.nextSequence(), true);
     merge(fixture, ROOT_INODE, [b, c]);
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a (2).txt', 'a.txt']);
     expect(namesAfter([b, c])).toEqual(['a (2).txt=3', 'a.txt=2']);
@@ -240,13 +240,13 @@ describe('names from the service', () => {
 
   it('numbers by address, too, what was moved beside another of its name, which nobody had listed for a while', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd'), file('2', 'x')]);
     const d = child(fixture, ROOT_INODE, 'd').ino;
     merge(fixture, d, [file('1', 'x')]);
     const moved = child(fixture, ROOT_INODE, 'x').ino;
     const answer = { ...file('2', 'x'), parent: folder('d', 'd').url };
-    expect(tree.resolveAbsence(moved, answer, marks.nextSequence(), true)).toBe('moved');
+    expect(tree.resolveAbsence(moved, answer, fence.nextSequence(), true)).toBe('moved');
     merge(fixture, d, [file('1', 'x'), file('2', 'x')]);
     expect(namesIn(tree, d)).toEqual(['x', 'x (2)']);
     tree.remove(d, 'x', 'file');
@@ -300,14 +300,14 @@ describe('names from the service', () => {
 
   it('waits with a name until it is known what became of its holder', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     const replacement = file('new', 'a');
     merge(fixture, ROOT_INODE, [file('old', 'a')]);
     const outcome = merge(fixture, ROOT_INODE, [replacement]);
     expect(outcome.postponed).toEqual([replacement]);
     expect(outcome.questions).toHaveLength(1);
-    tree.resolveAbsence(outcome.questions[0]?.ino as Inode, null, marks.nextSequence(), true);
-    tree.mergePart(ROOT_INODE, outcome.postponed, marks.nextSequence(), START_MS, null);
+    tree.resolveAbsence(outcome.questions[0]?.ino as Inode, null, fence.nextSequence(), true);
+    tree.mergePart(ROOT_INODE, outcome.postponed, fence.nextSequence(), START_MS, null);
     expect(child(fixture, ROOT_INODE, 'a').remote?.resource).toBe(replacement.url);
     expect(namesIn(tree, ROOT_INODE)).toEqual(['a']);
     checkStore(fixture.store);
@@ -342,13 +342,13 @@ describe('absence', () => {
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a', 'b']);
     const answer = { ...file('1', 'a'), parent: fixture.tree.node(ROOT_INODE)?.remote?.resource ?? null };
     const a = child(fixture, ROOT_INODE, 'a').ino;
-    expect(fixture.tree.resolveAbsence(a, answer, fixture.marks.nextSequence(), true)).toBe('kept');
+    expect(fixture.tree.resolveAbsence(a, answer, fixture.fence.nextSequence(), true)).toBe('kept');
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a', 'b']);
   });
 
   it('the removal of a folder removes clean nodes and recreates changed ones', () => {
     const fixture = makeTree();
-    const { tree, marks, store } = fixture;
+    const { tree, fence, store } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd'), folder('e', 'e'), file('m', 'mine')]);
     const d = child(fixture, ROOT_INODE, 'd').ino;
     const e = child(fixture, ROOT_INODE, 'e').ino;
@@ -362,8 +362,8 @@ describe('absence', () => {
     const lock = localFile(tree, d, '.lock.swp').ino;
     tree.rename(ROOT_INODE, 'mine', d, 'moved in', 'replace');
 
-    expect(tree.resolveAbsence(d, null, marks.nextSequence(), true)).toBe('kept');
-    expect(tree.resolveAbsence(e, null, marks.nextSequence(), true)).toBe('removed');
+    expect(tree.resolveAbsence(d, null, fence.nextSequence(), true)).toBe('kept');
+    expect(tree.resolveAbsence(e, null, fence.nextSequence(), true)).toBe('removed');
     expect(namesIn(tree, ROOT_INODE)).toEqual(['d/']);
     expect(namesIn(tree, d)).toEqual(['.lock.swp', 'moved in', 's/', 'written']);
     expect(namesIn(tree, s)).toEqual(['made here']);
@@ -380,13 +380,13 @@ describe('absence', () => {
 
   it('a file that moved into a folder deleted here brings that folder back', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     const [d, x] = [folder('d', 'd'), file('x', 'x')];
     merge(fixture, ROOT_INODE, [d, x]);
     merge(fixture, child(fixture, ROOT_INODE, 'd').ino, []);
     tree.remove(ROOT_INODE, 'd', 'folder');
     const { ino } = child(fixture, ROOT_INODE, 'x');
-    expect(tree.resolveAbsence(ino, { ...x, parent: d.url }, marks.nextSequence(), true)).toBe('moved');
+    expect(tree.resolveAbsence(ino, { ...x, parent: d.url }, fence.nextSequence(), true)).toBe('moved');
     expect(namesIn(tree, ROOT_INODE)).toEqual(['d/']);
     expect(namesIn(tree, child(fixture, ROOT_INODE, 'd').ino)).toEqual(['x']);
     checkStore(fixture.store);
@@ -394,13 +394,13 @@ describe('absence', () => {
 
   it('the removal of a folder keeps nodes that are being pushed, and their folder', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd')]);
     const d = child(fixture, ROOT_INODE, 'd').ino;
     merge(fixture, d, [file('1', 'busy'), file('2', 'idle')]);
     const busy = child(fixture, d, 'busy');
     beginPush(fixture, busy.ino);
-    expect(tree.resolveAbsence(d, null, marks.nextSequence(), true)).toBe('kept');
+    expect(tree.resolveAbsence(d, null, fence.nextSequence(), true)).toBe('kept');
     expect(namesIn(tree, d)).toEqual(['busy']);
     expect(tree.node(busy.ino)).toEqual(busy);
     expect(tree.node(d)?.remote).toBeNull();
@@ -409,7 +409,7 @@ describe('absence', () => {
 
   it('the removal of more than a hundred nodes at once needs confirmation', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd')]);
     const d = child(fixture, ROOT_INODE, 'd').ino;
     merge(
@@ -417,9 +417,9 @@ describe('absence', () => {
       d,
       Array.from({ length: 1100 }, (_, i) => file(`f${i}`, `f${i}`)),
     );
-    expect(tree.resolveAbsence(d, null, marks.nextSequence(), false)).toBe('held');
+    expect(tree.resolveAbsence(d, null, fence.nextSequence(), false)).toBe('held');
     expect(namesIn(tree, d)).toHaveLength(1100);
-    expect(tree.resolveAbsence(d, null, marks.nextSequence(), true)).toBe('removed');
+    expect(tree.resolveAbsence(d, null, fence.nextSequence(), true)).toBe('removed');
     expect(namesIn(tree, ROOT_INODE)).toEqual([]);
     checkStore(fixture.store);
   });
@@ -427,17 +427,17 @@ describe('absence', () => {
   it('the root is never removed', () => {
     const fixture = makeTree();
     merge(fixture, ROOT_INODE, [file('1', 'a')]);
-    expect(fixture.tree.resolveAbsence(ROOT_INODE, null, fixture.marks.nextSequence(), true)).toBe('held');
+    expect(fixture.tree.resolveAbsence(ROOT_INODE, null, fixture.fence.nextSequence(), true)).toBe('held');
     expect(namesIn(fixture.tree, ROOT_INODE)).toEqual(['a']);
   });
 
   it('a file that moved to an unknown folder leaves, and appears when that folder is listed', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     merge(fixture, ROOT_INODE, [folder('d', 'd'), file('1', 'a')]);
     const a = child(fixture, ROOT_INODE, 'a').ino;
     const answer = { ...file('1', 'a'), parent: folder('unseen', 'unseen').url };
-    expect(tree.resolveAbsence(a, answer, marks.nextSequence(), true)).toBe('removed');
+    expect(tree.resolveAbsence(a, answer, fence.nextSequence(), true)).toBe('removed');
     const d = child(fixture, ROOT_INODE, 'd').ino;
     merge(fixture, d, [folder('unseen', 'unseen')]);
     merge(fixture, child(fixture, d, 'unseen').ino, [file('1', 'a')]);
@@ -448,7 +448,7 @@ describe('absence', () => {
 describe('phantoms', () => {
   it('a listing requested before a push and delivered after its acknowledgement changes nothing', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     const before = [
       folder('d', 'd'),
       file('r', 'renamed'),
@@ -473,7 +473,7 @@ describe('phantoms', () => {
       made,
     ];
 
-    const [sequence, sequenceOfD] = [marks.nextSequence(), marks.nextSequence()];
+    const [sequence, sequenceOfD] = [fence.nextSequence(), fence.nextSequence()];
     for (const ino of pushed) beginPush(fixture, ino);
     for (const ino of pushed) acknowledge(fixture, ino);
     for (const ino of pushed) endPush(fixture, ino);
@@ -483,8 +483,8 @@ describe('phantoms', () => {
     expect([outcome.changes, outcomeOfD.changes]).toEqual([0, 0]);
     expect([outcome.questions, outcomeOfD.questions]).toEqual([[], []]);
     expect([...fixture.store.all('node')]).toEqual(nodes);
-    marks.finish(sequence);
-    marks.finish(sequenceOfD);
+    fence.finish(sequence);
+    fence.finish(sequenceOfD);
 
     // One that is requested now is believed: all was undone elsewhere.
     const later = merge(fixture, ROOT_INODE, before);
@@ -531,7 +531,7 @@ describe('phantoms', () => {
 
 describe('a time that is too young', () => {
   const listAt = (fixture: Fixture, serverTimeMs: number, entries: RemoteEntry[]) =>
-    fixture.tree.merge(ROOT_INODE, entries, fixture.marks.nextSequence(), fixture.clock.nowMs(), serverTimeMs);
+    fixture.tree.merge(ROOT_INODE, entries, fixture.fence.nextSequence(), fixture.clock.nowMs(), serverTimeMs);
 
   it('a racy time is requested again once it has aged, once', () => {
     const fixture = makeTree();
@@ -645,7 +645,7 @@ describe('folders that were moved into each other', () => {
 
   it('out of a folder that is gone meanwhile: nothing is put where nobody sees it', () => {
     const fixture = makeTree();
-    const { tree, marks } = fixture;
+    const { tree, fence } = fixture;
     const [a, b, home] = [folder('a', 'A'), folder('b', 'B'), folder('home', 'home')];
     merge(fixture, ROOT_INODE, [b, home]);
     const [theirs, gone] = [child(fixture, ROOT_INODE, 'B'), child(fixture, ROOT_INODE, 'home')];
@@ -654,7 +654,7 @@ describe('folders that were moved into each other', () => {
     const ours = child(fixture, gone.ino, 'A');
     merge(fixture, ours.ino, []);
     tree.rename(gone.ino, 'A', theirs.ino, 'A', 'replace');
-    tree.resolveAbsence(gone.ino, null, marks.nextSequence(), true);
+    tree.resolveAbsence(gone.ino, null, fence.nextSequence(), true);
 
     merge(fixture, ours.ino, [b]);
 

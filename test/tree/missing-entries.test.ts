@@ -26,10 +26,10 @@ let freshness: Freshness;
 beforeEach(() => {
   fixture = makeTree();
   service = new LookedAtService();
-  const { tree, marks, clock } = fixture;
+  const { tree, fence, clock } = fixture;
   const options = { dirTtlMs: 30_000, openWaitMs: 500, readTimeoutMs: 7_000 };
   freshness = new Freshness({
-    ...{ tree, listing: service, marks, clock, log: silentLogger, options },
+    ...{ tree, listing: service, fence, clock, log: silentLogger, options },
     health: new ServiceHealth({ clock }),
   });
 });

@@ -20,9 +20,9 @@ const never = new AbortController().signal;
 
 /** A listing of the root lacks something; the service is asked for it. */
 async function ask(fixture: Fixture, entries: Parameters<typeof merge>[2], service: LookedAtService): Promise<void> {
-  const { tree, marks, clock } = fixture;
+  const { tree, fence, clock } = fixture;
   const { questions } = merge(fixture, ROOT_INODE, entries);
-  const asking = new MissingEntryProbe({ tree, listing: service, marks, clock });
+  const asking = new MissingEntryProbe({ tree, listing: service, fence, clock });
   for (const question of questions) await asking.resolve(question, never);
 }
 

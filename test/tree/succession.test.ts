@@ -138,11 +138,11 @@ describe('a save keeps the history of its file', () => {
     rename('tmp2', 'doc');
     expect(fixture.intents.ownedBy(one)).toBeUndefined();
     expect(fixture.intents.ownedBy(two)).toMatchObject({ id, resource: URL });
-    const during = fixture.marks.nextSequence();
-    expect(fixture.marks.mayJudge(two, during)).toBe(false);
+    const during = fixture.fence.nextSequence();
+    expect(fixture.fence.mayJudge(two, during)).toBe(false);
     endPush(fixture, two);
-    expect(fixture.marks.mayJudge(two, during)).toBe(false);
-    expect(fixture.marks.mayJudge(two, fixture.marks.nextSequence())).toBe(true);
+    expect(fixture.fence.mayJudge(two, during)).toBe(false);
+    expect(fixture.fence.mayJudge(two, fixture.fence.nextSequence())).toBe(true);
     isNextVersion(two);
   });
 

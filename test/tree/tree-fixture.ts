@@ -14,9 +14,9 @@ import type { Contents } from '../../src/bytes/contents.ts';
 import { Intents } from '../../src/store/intents.ts';
 import { isDirty, writeNode } from '../../src/store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader, StoreWriter, Transaction } from '../../src/store/tables.ts';
+import { ListingFence } from '../../src/tree/listing-fence.ts';
 import { Names } from '../../src/tree/names.ts';
 import { NodeChanges } from '../../src/tree/node-changes.ts';
-import { PushMarks } from '../../src/tree/push-marks.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { Tree, type TreeInvalidation } from '../../src/tree/tree.ts';
 import { MemoryStore } from './memory-store.ts';
@@ -123,7 +123,7 @@ export interface Fixture {
   readonly contents: Contents;
   readonly clock: ManualClock;
   readonly intents: Intents;
-  readonly marks: PushMarks;
+  readonly fence: ListingFence;
   readonly names: Names;
   readonly tree: Tree;
   readonly forgotten: TreeInvalidation[];
@@ -140,15 +140,15 @@ export function makeTree(
   const options = { saveWindowMs: 60_000, settleMs: 2000 };
   const names = new Names();
   const intents = new Intents(store);
-  const marks = new PushMarks({ store, intents });
+  const fence = new ListingFence({ store, intents });
   Tree.createRoot(store, clock, { resource: ROOT_URL, uid: 1000, gid: 1000 });
   const changes = new NodeChanges();
-  const tree = new Tree({ store, contents, names, intents, marks, clock, changes, log: silentLogger, options });
+  const tree = new Tree({ store, contents, names, intents, fence, clock, changes, log: silentLogger, options });
   const forgotten: TreeInvalidation[] = [];
   const changed: (readonly [Inode, string])[] = [];
   changes.on('remote', (invalidations) => forgotten.push(...invalidations));
   changes.on('local', (ino, what) => changed.push([ino, what]));
-  return { store, contents, clock, intents, marks, names, tree, forgotten, changed };
+  return { store, contents, clock, intents, fence, names, tree, forgotten, changed };
 }
 
 /** A push of the node begins: listings are not valid for it until `endPush`. */
@@ -197,7 +197,7 @@ export function merge(
   fixture: Fixture,
   into: Inode,
   entries: readonly RemoteEntry[],
-  sequence = fixture.marks.nextSequence(),
+  sequence = fixture.fence.nextSequence(),
 ) {
   return fixture.tree.merge(into, entries, sequence, fixture.clock.nowMs(), fixture.clock.nowMs());
 }

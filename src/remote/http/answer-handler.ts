@@ -9,7 +9,7 @@ import type { ReusedReads } from './reused-reads.ts';
 import type { TransportRequest } from './transport-request.ts';
 
 /** Turns undici's events of one exchange into an Answer. */
-export class Exchange implements Dispatcher.DispatchHandler {
+export class AnswerHandler implements Dispatcher.DispatchHandler {
   readonly #request: TransportRequest;
   readonly #reads: ReusedReads;
   readonly #resolve: (answer: Answer) => void;

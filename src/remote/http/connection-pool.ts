@@ -2,7 +2,7 @@ import type { Socket } from 'node:net';
 import type undici from 'undici';
 import type { Dispatcher } from 'undici';
 import { commonJs } from '../../base/common-js.ts';
-import type { Exchange } from './exchange.ts';
+import type { AnswerHandler } from './answer-handler.ts';
 
 // Only the client: loading all of undici adds a tenth of a second to every start.
 const Client = commonJs('undici/lib/dispatcher/client.js') as typeof undici.Client;
@@ -18,7 +18,7 @@ interface PoolOptions {
 
 interface Waiting {
   readonly options: Dispatcher.DispatchOptions;
-  readonly exchange: Exchange;
+  readonly exchange: AnswerHandler;
 }
 
 /**
@@ -38,7 +38,7 @@ export class ConnectionPool {
     this.#options = options;
   }
 
-  dispatch(options: Dispatcher.DispatchOptions, exchange: Exchange): void {
+  dispatch(options: Dispatcher.DispatchOptions, exchange: AnswerHandler): void {
     if (this.#destroyed !== null) {
       exchange.onResponseError(null, this.#destroyed);
       return;
@@ -85,7 +85,7 @@ class Place {
   readonly #freed: () => void;
   #client: undici.Client;
   /** The exchange that has the place. */
-  #exchange: Exchange | null = null;
+  #exchange: AnswerHandler | null = null;
   /** The attempt to connect that is under way. */
   #attempt: AbortController | null = null;
   readonly #giveUp = (): void => this.#attempt?.abort();

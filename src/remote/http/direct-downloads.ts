@@ -29,7 +29,7 @@ export interface Download {
   /** Called for each request sent; again if the connection had been closed while idle. */
   readonly asked: () => void;
   /** Called with the end of the bytes now in the file and the checksums of completed blocks. Does not throw. */
-  readonly landed: (at: number, marks: readonly number[]) => void;
+  readonly landed: (at: number, checksums: readonly number[]) => void;
   /** Called periodically while bytes arrive, even within an incomplete block. */
   readonly came?: () => void;
   readonly signal: AbortSignal;
@@ -186,7 +186,7 @@ class Line {
     if (phase === HEAD_READ && job !== null) this.#answered(job, bytes);
     else if (job?.head != null && at > job.at) {
       job.at = at;
-      job.download.landed(at, marksOf(bytes));
+      job.download.landed(at, checksumsOf(bytes));
     }
     if (phase === IDLE) this.#done();
     else if (phase === OVER) this.#closed();
@@ -305,8 +305,8 @@ function headOf(origin: string, { path, headers }: Download): Uint8Array | null 
   return Buffer.from(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
 }
 
-function marksOf(bytes: Buffer): number[] {
-  const marks: number[] = [];
-  for (let at = 0; at < bytes.byteLength; at += 4) marks.push(bytes.readUInt32LE(at));
-  return marks;
+function checksumsOf(bytes: Buffer): number[] {
+  const checksums: number[] = [];
+  for (let at = 0; at < bytes.byteLength; at += 4) checksums.push(bytes.readUInt32LE(at));
+  return checksums;
 }

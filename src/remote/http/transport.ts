@@ -6,10 +6,10 @@ import { systemCertificates } from '../certificates.ts';
 import { proxySignInFailure } from '../proxy-failure.ts';
 import { type CertificateSource, TrustStore } from '../trust-store.ts';
 import type { Answer } from './answer.ts';
+import { AnswerHandler, originOf } from './answer-handler.ts';
 import { ConnectionPool } from './connection-pool.ts';
 import { Connector } from './connector.ts';
 import { DirectDownloads } from './direct-downloads.ts';
-import { Exchange, originOf } from './exchange.ts';
 import { NameLookup } from './name-lookup.ts';
 import { surviveEndsWhilePaused } from './paused-parser.ts';
 import { Receiver } from './receiver.ts';
@@ -151,7 +151,7 @@ export class Transport {
     Object.assign(headers, this.#absolute.headers);
     const data = stream !== null || path.endsWith('/data');
     const answer = await new Promise<Answer>((resolve, reject) => {
-      const exchange = new Exchange(request, this.#reads, resolve, reject);
+      const exchange = new AnswerHandler(request, this.#reads, resolve, reject);
       if (!data) exchange.expireAfter(this.#deadlines.documentMs, this.#clock);
       const pool = data ? this.#data : this.#documents;
       pool.dispatch(
