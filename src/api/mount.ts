@@ -1,6 +1,8 @@
 import type { Options } from '../config/options.ts';
 import { pathsOf } from '../config/paths.ts';
 import { callControl } from '../control/client.ts';
+import type { EventRecord } from '../control/event-model.ts';
+import { type FollowOptions, followEvents } from '../control/follow-events.ts';
 import type { Status, SyncOutcome, UmountOutcome } from '../control/status-model.ts';
 import { launchMount } from '../mount/launch.ts';
 import { prepareMount } from '../mount/mount-preparation.ts';
@@ -8,6 +10,8 @@ import { settledOptions } from '../mount/settled-options.ts';
 
 export { UsageError } from '../base/errors.ts';
 export type { Options } from '../config/options.ts';
+export type * from '../control/event-model.ts';
+export type { FollowOptions } from '../control/follow-events.ts';
 export type * from '../control/status-model.ts';
 
 export interface MountOptions {
@@ -34,6 +38,8 @@ export interface Mount {
    * @param path one file or folder, relative to the mount
    */
   sync(path?: string): Promise<SyncOutcome>;
+  /** What happens in the mount from now on, and with `since` before; ends with the mount. */
+  events(options?: FollowOptions): AsyncIterable<EventRecord>;
   /**
    * Pushes pending changes for up to `timeoutMs` (by default the option `drainMs`; null: until all are pushed), and unmounts. The
    * other changes stay in the store, for the next mount.
@@ -63,6 +69,7 @@ export async function mount(options: MountOptions): Promise<Mount> {
     ended: launched.ended,
     status: () => callControl(socketPath, 'status', {}),
     sync: (path) => callControl(socketPath, 'sync', { path: path ?? null, wait: true }),
+    events: (follow) => followEvents(socketPath, follow),
     unmount: ({ timeoutMs = request.options.drainMs } = {}) => callControl(socketPath, 'umount', { timeoutMs }),
   };
 }

@@ -220,6 +220,8 @@ test('a program that imports the packed file compiles against its types and runs
   expect(stdout.split('\n')).toEqual([
     "[ 'From the client' ]",
     "1 [ 'From the client', 'hello.txt' ] 0",
+    'mounted',
+    'uploaded',
     'the rest is private',
     '',
   ]);
