@@ -215,6 +215,8 @@ function whyNoMounts() {
   if (!onPath('fusermount3')) return 'no fusermount3';
   if (!existsSync(join(root, 'native-deps/fuse-kernel/build/fuse-kernel.node')))
     return 'no addon, for lack of a C compiler';
+  // fusermount3 reads it when an ordinary user unmounts. Minimal images lack it.
+  if (process.getuid() !== 0 && !existsSync('/etc/mtab')) return 'no /etc/mtab, without which only root can unmount';
   try {
     accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
     return null;
