@@ -300,20 +300,15 @@ export class ContentStore implements Contents {
   fetchPath(version: ContentId): string | null {
     const record = this.#known(version);
     if (record.sizeBytes <= this.#options.inlineMaxBytes || !this.#eviction.hasRoom()) return null;
-    try {
-      this.#toFile(version);
-      const path = this.#files.find(version, 'cache');
-      if (path !== null && !existsSync(path)) {
-        // The file was removed from outside. Its replacement has no valid blocks: own ranges would be read from it as zeros.
-        if (isLayered(record)) this.#merge.distrust(version);
-        this.#blocks.map(version).remade();
-        this.#files.create(version, 'cache');
-      }
-      return path;
-    } catch (error) {
-      if (error instanceof StorageError) return null;
-      throw error;
+    this.#toFile(version);
+    const path = this.#files.find(version, 'cache');
+    if (path !== null && !existsSync(path)) {
+      // The file was removed from outside. Its replacement has no valid blocks: own ranges would be read from it as zeros.
+      if (isLayered(record)) this.#merge.distrust(version);
+      this.#blocks.map(version).remade();
+      this.#files.create(version, 'cache');
     }
+    return path;
   }
 
   landed(version: ContentId, extent: Extent, bytes: Uint8Array | null, checksums?: ReadonlyMap<number, number>): void {

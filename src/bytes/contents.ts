@@ -100,7 +100,11 @@ export interface Contents {
    */
   nextData(id: ContentId, offset: number): Extent | null;
 
-  /** The file for a fetch of this version content, created if necessary. Null: the version is small, or no file can be made; fetch into memory. */
+  /**
+   * The file for a fetch of this version content, created if necessary. Null: the version is small, or nothing is cached now; fetch into memory.
+   *
+   * @throws StorageError if the disk refuses the file
+   */
   fetchPath(version: ContentId): string | null;
   /**
    * Takes fetched bytes in: they are in the file already (`bytes` null), or in `bytes`. Order: bytes, then the map. Missing `checksums`, by block,

@@ -68,8 +68,8 @@ export class BlockReader {
   #prefetchingBytes = 0;
   /** Rate of one connection, bytes per millisecond, round trip included. */
   #rate = 0;
-  /** A write error other than a full disk is logged once. */
-  #isUnkeptLogged = false;
+  /** An error other than a full disk is logged once, until data is cached again. */
+  #isUncachedLogged = false;
   #hits = 0;
   #misses = 0;
 
@@ -333,14 +333,18 @@ export class BlockReader {
 
   /** Fetches into the cache, or into memory if the disk is full or fails: readers must not see that failure. */
   async #fetchSomewhere(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
-    const path = this.#contents.fetchPath(fetch.content);
+    let path: string | null | undefined;
     try {
+      path = this.#contents.fetchPath(fetch.content);
       await this.#fetchOnce(fetch, sizeBytes, path, signal);
+      if (path === null || !this.#isUncachedLogged) return;
+      this.#isUncachedLogged = false;
+      this.#log.info({}, 'fetched data is cached again');
     } catch (error) {
       if (path === null || !(error instanceof StorageError)) throw error;
-      const level = error.full || this.#isUnkeptLogged ? 'debug' : 'warn';
-      this.#isUnkeptLogged ||= !error.full;
-      this.#log[level]({ content: fetch.content, err: error }, 'what is fetched cannot be kept: the disk refuses it');
+      const level = error.full || this.#isUncachedLogged ? 'debug' : 'warn';
+      this.#isUncachedLogged ||= !error.full;
+      this.#log[level]({ content: fetch.content, err: error }, 'fetched data is not cached: the disk refuses it');
       await this.#fetchOnce(fetch, sizeBytes, null, signal);
     }
   }

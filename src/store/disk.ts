@@ -57,6 +57,8 @@ export interface Disk {
 }
 
 const FULL: ReadonlySet<string> = new Set(['ENOSPC', 'EDQUOT']);
+/** The folder above is missing, or the directory itself exists. */
+const MAYBE_DIRECTORY: ReadonlySet<string | undefined> = new Set(['ENOENT', 'EEXIST']);
 const ZEROS = new Uint8Array(256 * 1024);
 const flagsOf = { read: 'r', write: 'r+', create: 'w+' } as const;
 const fdatasyncInPool = promisify(fdatasync);
@@ -72,7 +74,15 @@ export function storageErrorOf(error: unknown, what: string): StorageError {
 
 export const systemDisk: Disk = {
   makeDirectory: (path) =>
-    void attempt(`cannot create ${path}`, () => mkdirSync(path, { recursive: true, mode: 0o700 })),
+    attempt(`cannot create ${path}`, () => {
+      try {
+        mkdirSync(path, { mode: 0o700 });
+      } catch (error) {
+        // `recursive` from the start would hide the reason: on a read-only disk Node reports ENOENT then.
+        if (!MAYBE_DIRECTORY.has(systemCodeOf(error))) throw error;
+        mkdirSync(path, { recursive: true, mode: 0o700 });
+      }
+    }),
   list: (path) => {
     try {
       return readdirSync(path);
