@@ -205,7 +205,7 @@ async function busy() {
       mount.cfs('sync', '--wait');
     }
     const memoryOf = watchMemory(mount.pid);
-    // What goes up stands twice in the page cache, what comes down as well.
+    // An uploaded file is in the page cache twice; so is a downloaded one.
     warmMemory(ground.base, 4 * HUGE_MIB);
     const { out } = run(
       `cp ${ground.base}/huge ${mount.directory}/up-${coming} & sleep 0.5; cat ${mount.directory}/${coming} > /dev/null & ` +

@@ -56,7 +56,7 @@ static void ask(int fd) {
   syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, 0x7ffu, result);
 }
 
-/* Of `count` calls; in the quick run, of as many as go in half a second. `*called`, if it is given: how many. */
+/* The result for `count` calls; in the quick run, for the calls of half a second. `*called`, if given: their number. */
 static double median_of(int count, void (*once)(int, int), int fd, int *called) {
   double *took = malloc((size_t)count * sizeof *took), begun = now_us();
   int n = 0;

@@ -229,7 +229,7 @@ async function transfers(results) {
       const theirs = await service.createVersion(file);
       const timed = async (act) => {
         warmMemory(directory, (BYTES / MIB) * 1.25);
-        // That takes seconds in one turn: a line that the server ended meanwhile is not to get the next upload.
+        // The check takes seconds in one turn. A connection that the server closed meanwhile must not get the next upload.
         await sleep(10);
         const [cpu, startMs] = [process.cpuUsage(), performance.now()];
         await act();

@@ -99,7 +99,7 @@ try {
   }
   const called = singleCalls();
 
-  // Seconds: five times as fast is a fifth of the time.
+  // The figures are seconds: at most 0.2 of the other program's time means at least five times as fast.
   results.gate(UNPACK_HERE, 'at most', 0.2, 'rclone');
   results.gate(UNPACK_HERE, 'at most', 3, 'ext4');
   results.gate(UNPACK_THERE, 'at most', 0.166, 'rclone');

@@ -85,7 +85,7 @@ export function mayInstall() {
   return process.getuid?.() === 0 && onPath('apt-get');
 }
 
-/** What a person types to install them. */
+/** The command that installs the packages. */
 export function installCommand(packages) {
   return `sudo apt-get install -y ${packages.join(' ')}`;
 }

@@ -6,7 +6,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 const RUN = `${process.pid}-${Math.random().toString(36).slice(2)}`;
 let runs = 0;
 
-/** What ends the process groups that run now. */
+/** Ends the process groups that run now. */
 const underWay = new Set();
 for (const signal of ['SIGINT', 'SIGTERM']) {
   process.once(signal, () => {
@@ -67,7 +67,7 @@ function processesOf(mark) {
   });
 }
 
-/** What tests that were killed have left: mounts end in order at SIGTERM, whatever is left after 10 s is killed. */
+/** Ends the processes of killed tests: mounts end in order at SIGTERM; what is left after 10 s is killed. */
 async function sweep(mark) {
   for (const { signal, waitMs } of /** @type {const} */ ([
     { signal: 'SIGTERM', waitMs: 10_000 },

@@ -32,7 +32,7 @@ import { failuresIn, reportOf } from './test-report.mjs';
 /** Past what a test of `npm test` gives itself, which knows better what it waited for. */
 const MOUNT_FILE_LIMIT_MS = 1_000_000;
 const UNIT_LIMIT_MS = 600_000;
-/** Of a whole run, on a machine where packages could be installed (root) and where not. */
+/** Minimum number of tests in a whole run, with and without installed packages (root). */
 const RUN_MIN = process.getuid?.() === 0 ? 4_000 : 3_500;
 
 /** How many of them at a time: much of what they do is waiting, for timers, for a disk, for processes that start or end. */
@@ -94,7 +94,7 @@ async function timed(command, args, limitMs, said) {
   return { code, took: `${((performance.now() - begun) / 1000).toFixed(1).padStart(6)} s` };
 }
 
-/** What a failed run said: how it failed, at once and again at the end of everything (of a long log only a part may be shown), and all of it. */
+/** Prints the failures of a run immediately, and again at the very end (of a long log only a part may be shown), with the whole output. */
 function show(what, said) {
   const text = stripVTControlCharacters(readFileSync(said, 'utf8'));
   const why = failuresIn(text).map((lines) => [`---- ${what}`, ...lines]);
@@ -161,7 +161,7 @@ function countSkipped(reason, count) {
   skipped.set(reason, (skipped.get(reason) ?? 0) + count);
 }
 
-/** What a skipped test says that it needs; its file where the name says nothing. */
+/** The requirement that a skipped test names; its file if it names none. */
 function reasonOf(fullName, file) {
   return /\(needs: (.*?)\)(?: |$)/.exec(fullName)?.[1] ?? `see ${file}`;
 }

@@ -1,4 +1,4 @@
-/* What the benches written in C share: the clock, and the order in which percentiles are found. */
+/* Shared by the benches in C: the clock, and the comparison function for percentiles. */
 #ifndef CFS_BENCH_TIMING_H
 #define CFS_BENCH_TIMING_H
 

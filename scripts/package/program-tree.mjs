@@ -8,13 +8,13 @@ import { licenceTexts } from './licences.mjs';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 
-/** What Node loads of a dependency. Sources, types, maps and documents are left out. */
+/** The files of a dependency that Node loads. Sources, types, maps and documents are left out. */
 const LOADED = /\.([cm]?js|json|node|wasm)$/;
 const LEFT_OUT = [
   /^node_modules\/\.package-lock\.json$/,
   /^node_modules\/\.bin\//,
   /^node_modules\/.*\/(\.github|test|tests|__tests__|benchmarks?|examples?)\//,
-  // Of LMDB's addons the one for Node-API serves every Node.
+  // LMDB's addon for Node-API works with every Node.
   /\.musl\.node$/,
   /\.abi\d+\.[a-z]+\.node$/,
 ];

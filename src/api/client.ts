@@ -14,7 +14,7 @@ export interface ClientOptions {
   /** Scheme, host and port of the service: `https://api.example.com`. */
   readonly url: string;
   readonly keys: ApplicationKeys;
-  /** What an earlier `signIn` returned; without it, call `signIn` first. */
+  /** The result of an earlier `signIn`; without it, call `signIn` first. */
   readonly refreshToken?: string;
   /** Allows plain HTTP beyond this machine. */
   readonly insecure?: boolean;

@@ -20,7 +20,7 @@ const MEASURED_PER_CALL_MAX = 256;
 
 /** A burst of evictions ends when nothing was evicted for so long: a long read evicts all the time. */
 const BURST_QUIET_MS = 30_000;
-/** It is reported after so long at the latest. */
+/** Longest time until an eviction is reported. */
 const BURST_MS_MAX = 600_000;
 const BURST_CONTENTS_MAX = 10_000;
 
@@ -246,7 +246,7 @@ export class CacheEviction {
       if (this.#draftsOver.has(id) || isInUse) continue;
       if (!this.#files.canPunchHoles && this.#files.isHeld(id)) continue;
       const read = ifSound(() => ({ record: this.#store.get('content', id) }));
-      // Where a block of it went, the own ranges below would show the hole.
+      // If a block of it is missing, a read would return the own ranges below it.
       if (read?.record !== undefined && isLayered(read.record)) continue;
       units++;
       if (read === undefined) {

@@ -41,7 +41,7 @@ export class ContentFiles {
   readonly #made = new Set<ContentId>();
   /** Files that could not be moved (the disk had no room for a folder), with their actual place, which differs from their records. */
   readonly #strays = new Map<ContentId, Place>();
-  /** Whose bytes, and which folders' entries, are on the disk. */
+  /** The files whose bytes, and the folders whose entries, are on the disk. */
   readonly #syncedFiles = new SharedSyncs<ContentId>();
   readonly #syncedFolders = new SharedSyncs<string>();
   /** Files whose sync failed: the kernel reports that once, and may have dropped the bytes. */

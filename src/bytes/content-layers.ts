@@ -13,7 +13,7 @@ import { alignOut, indexBehind } from './extents.ts';
 /** Range that `nextData` resolves in one step. */
 const SEEK_WINDOW_BYTES = 64 * 1024 * 1024;
 
-/** Where the layers find what they resolve. */
+/** The records and bytes from which `ContentLayers` resolves a read. */
 export interface LayerSource {
   /** An open draft: newer than its record. */
   draft(id: ContentId): Draft | undefined;
@@ -30,7 +30,7 @@ export interface LayerSource {
   damaged(id: ContentId, block: number, sizeBytes: number, below: 'own ranges' | 'nothing'): void;
   /** The file of an unmerged version is missing: its own ranges are invalid from now on. */
   lost(id: ContentId): void;
-  /** Compares own bytes of a frozen draft with their checksums. @throws FsError EIO */
+  /** Compares the own ranges of a frozen draft with their checksums. @throws FsError EIO */
   checkFrozen(id: ContentId, record: ContentRecord, start: number, end: number): void;
 }
 

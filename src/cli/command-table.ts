@@ -79,20 +79,25 @@ export const COMMANDS = [
   },
   {
     name: 'restore',
-    summary: 'restore a version of a file (FILE@VERSION), or with --at all files of a folder as of a time',
+    summary: 'restore a version of a file (FILE@VERSION); with --at, all files of a folder as they were at a time',
     args: [
       argument(
         'file@version',
-        'a file and a version: a name from cfs versions, `latest`, or -2; with --at a file or folder',
+        'a file and a version: a name from cfs versions, `latest`, or -2 (two before the latest); with --at, a file or folder',
       ),
     ],
     flags: [
       {
         flag: '--at',
         placeholder: '<time>',
-        help: 'restore each file in PATH as of then: 2026-11-20T13:05 or 2026-11-20',
+        help: 'the time that each file in PATH is restored to, such as 2026-11-20T13:05 or 2026-11-20',
       },
-      { flag: '--to', placeholder: '<path>', help: 'write to this new file instead', completion: 'path' },
+      {
+        flag: '--to',
+        placeholder: '<path>',
+        help: 'write to this new file instead of replacing the file',
+        completion: 'path',
+      },
       TIMEOUT,
     ],
   },
@@ -119,7 +124,7 @@ export const COMMANDS = [
       {
         flag: '--to',
         placeholder: '<path>',
-        help: 'a folder in the mount, or a new name in one; default: the top folder',
+        help: 'where to in the mount: a folder, or a folder and a new name; default: the top folder',
         completion: 'path',
       },
       TIMEOUT,
@@ -160,7 +165,7 @@ export const COMMANDS = [
     args: [],
     flags: [duration('--for', 'end the pause automatically after this long'), ACCOUNT],
   },
-  { name: 'resume', summary: 'end the pause: push what waits', args: [], flags: [ACCOUNT] },
+  { name: 'resume', summary: 'end the pause and push the waiting changes', args: [], flags: [ACCOUNT] },
   {
     name: 'limit',
     summary: 'show or change the rate limits of a running mount, until it ends',
@@ -313,8 +318,12 @@ export const CFS_MOUNT: CommandRow = {
   // mount(8) and fstab(5) pass a source first; it is optional.
   usage: '[options] [source] <directory>',
   args: [
-    argument('directory', 'the mount point; it must exist and be empty', 'directory'),
-    optional('target', 'the mount point if the first argument is a source (the account)', 'directory'),
+    argument(
+      'directory',
+      'the mount point; it must exist and be empty (in the two-word form: the account)',
+      'directory',
+    ),
+    optional('target', 'the mount point in the two-word form, which mount(8) and fstab use', 'directory'),
   ],
   flags: [
     { ...ACCOUNT, help: 'the account; required if several are signed in (cfs accounts lists them)' },

@@ -65,7 +65,7 @@ export class Invocation {
     return this.command.optsWithGlobals<Record<string, unknown>>()[new Option(flag).attributeName()];
   }
 
-  /** What `parse` makes of the flag; null where it is not given. @throws UsageError naming the flag, for a RangeError of `parse` */
+  /** The value of the flag, parsed by `parse`; null if it is not given. @throws UsageError naming the flag, for a RangeError of `parse` */
   parsed<T>(flag: string, parse: (text: string) => T): T | null {
     const text = this.text(flag);
     if (text === null) return null;

@@ -85,7 +85,7 @@ function optionItems(): string[] {
     .filter(([, option]) => !option.hidden)
     .map(([, option]) => {
       const value = option.placeholder === null ? '' : ` \\fI${roff(option.placeholder.slice(1, -1))}\\fR`;
-      const without = option.placeholder === null ? '' : ` Default: ${option.default}.`;
+      const without = option.placeholder === null || option.default === '' ? '' : ` Default: ${option.default}.`;
       const help = `${sentence(option.help)}${without} In the environment: ${envNameOf(option)}.`;
       return `.TP\n\\fB${roff(option.flag)}\\fR${value}\n${text(help)}`;
     });

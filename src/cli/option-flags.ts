@@ -10,7 +10,7 @@ import { configurationFile } from '../mount/settled-options.ts';
 export function addMountOptions(command: Command): Command {
   for (const [, option] of optionRows()) {
     const flags = option.placeholder === null ? option.flag : `${option.flag} ${option.placeholder}`;
-    const standard = option.placeholder === null ? '' : ` [${option.default}]`;
+    const standard = option.placeholder === null || option.default === '' ? '' : ` [${option.default}]`;
     const given = new Option(flags, `${option.help}${standard} (${envNameOf(option)})`).hideHelp(option.hidden);
     if (option.isRepeatable === true)
       given.argParser((text: string, before?: string) => (before === undefined ? text : `${before},${text}`));

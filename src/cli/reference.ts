@@ -13,10 +13,15 @@ export function optionsTable(): string {
     .map(([, option]) => [
       `\`${option.flag}\``,
       `\`${envNameOf(option)}\``,
-      option.placeholder === null ? 'off' : `\`${option.default}\``,
+      defaultOf(option.placeholder, option.default),
       option.help,
     ]);
   return markdownTable(['flag', 'environment', 'default', 'what it does'], rows);
+}
+
+function defaultOf(placeholder: string | null, text: string): string {
+  if (placeholder === null) return 'off';
+  return text === '' ? 'none' : `\`${text}\``;
 }
 
 /** All commands of `cfs` for daily use, as a Markdown table. */

@@ -13,9 +13,9 @@ export interface LoadedOptions {
 }
 
 export interface OptionInputs {
-  /** What was given on the command line, as text (`true` for a switch), by option key. */
+  /** The options of the command line as text (`true` for a switch), by option key. */
   readonly flags: Readonly<Partial<Record<OptionKey, string>>>;
-  /** What `-o` set, in the same way. */
+  /** The options that `-o` set, in the same form. */
   readonly words?: Readonly<Partial<Record<OptionKey, string>>>;
   /** Other problems of the command line, as messages: reported together with the other problems. */
   readonly problems?: readonly string[];

@@ -105,7 +105,7 @@ export const OPTIONS = {
   ),
   uid: idOrAuto('--uid', 'auto', 'owner of all files; auto: the user who mounts, and for new files their creator'),
   gid: idOrAuto('--gid', 'auto', 'group of all files; auto: as for --uid'),
-  umask: octal('--umask', '022', 'permission bits removed from files of the service'),
+  umask: octal('--umask', '022', 'permission bits to clear on files of the service, as in umask(2)'),
   nonempty: toggle('--nonempty', 'allow a mount over a directory that is not empty'),
   proxy: proxyOrAuto(
     '--proxy',

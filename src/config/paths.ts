@@ -26,12 +26,12 @@ export interface AccountPaths {
   readonly accountFile: string;
   /** Journal, LMDB and content files. */
   readonly storeDirectory: string;
-  /** The same for `--root account`: another root is another tree. */
+  /** The store for `--root account`: another root is another tree. */
   readonly accountStoreDirectory: string;
   readonly logFile: string;
   /** The running mount's socket; its directory has mode 0700. */
   readonly socketPath: string;
-  /** That of one that was mounted without XDG_RUNTIME_DIR, as fstab(5) does at boot. */
+  /** The control socket of a mount that started without XDG_RUNTIME_DIR, as by fstab(5) at boot. */
   readonly bootSocketPath: string;
 }
 

@@ -35,7 +35,7 @@ export class Fetch {
     return !this.#isAhead || this.#readers.size > 0;
   }
 
-  /** Its complete blocks before this position are present. */
+  /** Every complete block of the fetch before this position is stored. */
   get landedTo(): number {
     return this.#landedTo;
   }

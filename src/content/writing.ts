@@ -8,7 +8,7 @@ export interface UnflushedAttributes {
   readonly ctime: Timespec;
 }
 
-/** Where a write goes; `'end-or-offset'`: at the end if the writer may take `offset` to be the end. */
+/** The position of a write. `'end-or-offset'`: the end, if the writer may take `offset` for the end. */
 export type ContentPlace = 'offset' | 'end' | 'end-or-offset';
 
 /** When the file's handles changed it, by `elapsedMs`. */

@@ -164,7 +164,7 @@ export interface SyncProgress {
 /** The result of a `sync`, for exactly the changes that existed at the call. */
 export interface SyncOutcome {
   readonly pushed: number;
-  /** Those of the set that are parked now. */
+  /** The changes of the request that are parked now. */
   readonly parked: readonly ParkedChange[];
   /** The number of changes that wait for a program to close its file. */
   readonly open: number;

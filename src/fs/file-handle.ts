@@ -175,7 +175,7 @@ function newFetchingAhead(): AbortController {
   return controller;
 }
 
-/** The same for all handles. */
+/** The dependencies that all handles share. */
 export interface FileHandleDeps {
   readonly files: OpenFiles;
   readonly view: Pick<NodeView, 'local' | 'change' | 'isNameless'>;

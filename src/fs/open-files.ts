@@ -80,7 +80,7 @@ export class OpenFiles {
     if (entry !== undefined) entry.changers++;
   }
 
-  /** Of a writer that changed it, right before it is released. */
+  /** A writer that changed the file is about to be released. */
   removeChanger(file: OpenFile): void {
     const entry = this.#entries.get(file);
     if (entry !== undefined) entry.changers--;

@@ -34,7 +34,7 @@ const CONGESTION_THRESHOLD = 1024;
 const INIT_MS_MAX = 10_000;
 /** How long to wait for the end of the connection after an unmount. It comes immediately, or only when another namespace releases the mount. */
 const ELSEWHERE_MS_MAX = 3_000;
-/** The same for a mount that was detached from outside: the kernel may still write back dirty pages. */
+/** The time limit for a mount that was detached from outside: the kernel may still write back dirty pages. */
 const DETACHED_MS_MAX = 10_000;
 const DEADLINE_MS = 30_000;
 /** A long reply to READ takes 0.1 to 0.2 ms when its pages are resident. It blocks all other requests. */
@@ -63,7 +63,7 @@ export interface BindingState {
   readonly notificationsWaiting: number;
   /** How often too many waited, and all names were invalidated instead. */
   readonly epochs: number;
-  /** The same on kernels without epochs: how often a folder was invalidated in place of its names. */
+  /** On kernels without epochs: how often a folder was invalidated in place of its names. */
   readonly foldersInvalidated: number;
   readonly freeSmallSlots: number;
   readonly freeLargeSlots: number;

@@ -30,7 +30,7 @@ export interface ControlHandlersDeps {
   readonly log: Logger;
 }
 
-/** What each call of the control socket does in a running mount. */
+/** The calls of the control socket in a running mount. */
 export function controlHandlers(deps: ControlHandlersDeps): ControlHandlers {
   const { mount, events, publish, status, clock, log } = deps;
   let lastSync = STOP_ID;

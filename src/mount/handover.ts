@@ -24,7 +24,7 @@ const UNREPORTED_LAYOUT = 3;
 export async function afterHandover<T>(
   deps: {
     readonly socketPath: string;
-    /** Where a mount answers that was made at boot, without XDG_RUNTIME_DIR. */
+    /** The control socket of a mount that started at boot, without XDG_RUNTIME_DIR. */
     readonly bootSocketPath: string;
     readonly clock: Pick<Clock, 'elapsedMs' | 'sleep'>;
   },

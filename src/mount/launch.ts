@@ -24,7 +24,7 @@ export interface LaunchedMount {
   readonly pid: number;
   /** Whether the service was reachable when the mount began. */
   readonly connection: ConnectionStatus;
-  /** Its exit code; 128 + number when a signal ended it. */
+  /** Exit code of the mounting process; 128 + number if a signal ended it. */
   readonly ended: Promise<number>;
   /** Passes a signal on. */
   signal(signal: NodeJS.Signals): void;

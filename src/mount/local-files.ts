@@ -6,10 +6,10 @@ import { soundNodes } from '../store/sound-nodes.ts';
 import type { StoreReader } from '../store/tables.ts';
 import { pathOf } from '../sync/sync-event.ts';
 
-/** Of what is looked at without giving up the turn. */
+/** Nodes that are read before the loop yields. */
 const ROWS_PER_TURN = 500;
 
-/** What a mount keeps on this machine only by its name, for `cfs status`: found once in the whole store, then followed change by change. */
+/** The local-only files of a mount, for `cfs status`: found once in the whole store, then followed change by change. */
 export class LocalFiles {
   readonly #store: StoreReader;
   readonly #inos = new Set<Inode>();

@@ -44,7 +44,7 @@ export interface AdditionsDeps {
   readonly options: Pick<Options, 'dirTtlMs' | 'showVersions'>;
 }
 
-/** What a mount has beside the user's files: `.versions/`, `user.cfs.*`, the places of an account, and what is pinned. */
+/** The additions of a mount to the user's files: `.versions/`, `user.cfs.*`, the places of an account, and the pins. */
 export function withAdditions(parts: AdditionsDeps): { readonly mounted: ComposedFileSystem; readonly pins: Pins } {
   const { fileSystem, options, clock, source, retry } = parts;
   const pins = new Pins({ ...parts, files: fileSystem.files, roundMs: Math.max(1_000, 2 * options.dirTtlMs) });

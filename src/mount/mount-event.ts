@@ -10,7 +10,7 @@ export function eventLine(event: MountEvent): string {
       const { pending, connection, isPaused = false } = event;
       const waits = isPaused ? `${verb(pending)} kept: pushing is paused` : pending === 1 ? 'waits' : 'wait';
       const what = connection.state === 'online' && !isPaused ? `${verb(pending)} pushed now` : waits;
-      const queued = pending > 0 ? `; ${changes(pending)} from before ${what}` : '';
+      const queued = pending > 0 ? `; ${changes(pending)} from an earlier mount ${what}` : '';
       return `mounted ${visible(event.account)} at ${visible(event.directory)}${connectionNote(connection)}${queued}`;
     }
     case 'uploaded': {
@@ -36,7 +36,7 @@ export function eventLine(event: MountEvent): string {
     case 'parked':
       return `parked ${visible(event.path)}: ${visible(event.reason)} (kept on this machine; see cfs status)`;
     case 'taken-back': {
-      const kept = event.copy === null ? 'not all of it was here' : `it is kept as ${visible(event.copy)}`;
+      const kept = event.copy === null ? 'the local copy is incomplete' : `it is kept as ${visible(event.copy)}`;
       return `the service has lost the newest version of ${visible(event.path)}: ${kept}`;
     }
     case 'held-back':
@@ -89,7 +89,7 @@ export function eventLine(event: MountEvent): string {
   }
 }
 
-/** What a person should know of the connection when a mount begins: `''` while it is online, otherwise ` (…)`. */
+/** The state of the connection at the start of a mount: `''` while it is online, otherwise ` (…)`. */
 export function connectionNote({ state, reason }: ConnectionStatus): string {
   switch (state) {
     case 'online':

@@ -40,7 +40,7 @@ import type { ServiceSide } from './service-side.ts';
 /** A new file's first bytes up to this size go in one request. */
 const PLAIN_PUT_BYTES_MAX = 1024 * 1024;
 
-/** Of the files that travel from now on so many are named in the log. */
+/** How many files that became pushable are named in the log. */
 const NAMED_MAX = 20;
 
 /** The file-system side of one mount: everything between the kernel and the service side. */

@@ -99,7 +99,7 @@ export function checkNothingNeededBelow(directory: string, needed: readonly stri
   );
 }
 
-/** Where a path leads to, or will once it is made. */
+/** The real path of a path, also before it exists. */
 function realPathOf(path: string): string {
   try {
     return realpathSync(path);

@@ -21,12 +21,12 @@ export interface MountRequest {
   readonly storeDirectory: string;
   /** The control socket; its directory is made with mode 0700 by ControlServer. */
   readonly socketPath: string;
-  /** Where one that was made at boot may still answer; see `AccountPaths`. */
+  /** The control socket of a mount that started at boot; see `AccountPaths`. */
   readonly bootSocketPath: string;
   /** Where the log goes: `options.logFile` or the account's mount.log; null: to the journal, by standard error. */
   readonly logFile: string | null;
   readonly options: Options;
-  /** What `-o` said beside the options. */
+  /** The settings of `-o` that are no options. */
   readonly words: DashOOptions;
   /** True: events are printed on standard output, a line each. False: nothing is printed, there is no terminal. */
   readonly foreground: boolean;

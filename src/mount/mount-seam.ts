@@ -22,7 +22,7 @@ import type { MountRequest } from './mount-request.ts';
 import type { UnsyncedPart } from './pending-changes.ts';
 
 /**
- * What the two threads of a mount say to each other beside `ServiceSide`: typed here once, so that both
+ * The messages between the two threads of a mount beside `ServiceSide`: typed here once, so that both
  * composition roots are checked against it.
  */
 

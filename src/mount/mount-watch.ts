@@ -58,7 +58,7 @@ function changedFields(before: Partial<Status>, now: Status): Partial<Status> {
   return Object.fromEntries(entries);
 }
 
-/** Where a transfer is shown: by the path of its file, or by its URL when the tree does not know it (any more). */
+/** The name of a transfer in the output: the path of its file, or its URL if the tree does not know the file. */
 export function shownTransfer(transfer: TransferState, path: string | null): Status['transfers'][number] {
   return {
     path: path ?? transfer.url,

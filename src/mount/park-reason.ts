@@ -1,6 +1,6 @@
 import type { ParkReason } from '../store/tables.ts';
 
-/** What each reason means; docs/troubleshooting.md lists the cures under the same words. */
+/** The reasons in words; docs/troubleshooting.md lists the cures under the same words. */
 const MEANINGS: Readonly<Record<ParkReason, string>> = {
   quota: 'the account has no storage left for it',
   forbidden: 'the account may not write there',

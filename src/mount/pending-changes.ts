@@ -17,7 +17,7 @@ export interface PendingChanges {
   readonly parked: readonly ParkedChange[];
 }
 
-/** What the service does not have yet, for `cfs status`, in short turns. */
+/** The changes that the service does not have yet, for `cfs status`, read in short turns. */
 export async function pendingChanges(store: StoreReader, waiting: Iterable<WaitingChange>): Promise<PendingChanges> {
   const changes: PendingChange[] = [];
   const parked: ParkedChange[] = [];

@@ -40,7 +40,7 @@ export interface Part {
   readonly key: string;
   /** Name of the element, of the attribute with its `@`, or `#text`. */
   readonly name: string;
-  /** Its index among the parts of its record. */
+  /** Index of the field among the parts of its record. */
   readonly position: number;
   readonly arity: 'one' | 'optional' | 'many';
   readonly codec: Codec<unknown>;
@@ -59,7 +59,7 @@ interface CountedField<T> {
 
 type FieldsOf<T> = { readonly [K in keyof T]-?: readonly [source: string, field: Field<T[K]>] };
 
-/** The same without the types of its values. */
+/** As `FieldsOf`, for code that does not need the types of the values. */
 type Fields = Readonly<Record<string, readonly [source: string, field: Field<unknown>]>>;
 
 /** Any text, unchanged: never trimmed, `007` stays `007` and ` a ` stays ` a `. */

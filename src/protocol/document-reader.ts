@@ -3,7 +3,7 @@ import type { Part, RecordCodec, ScalarCodec } from './codec.ts';
 
 /** Limits of a document, for every dimension in which it can grow. */
 export interface XmlLimits {
-  /** Of the whole document. */
+  /** Length of the whole document. */
   readonly bytesMax: number;
   readonly depthMax: number;
   /** Elements of one kind in one list. */

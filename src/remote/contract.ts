@@ -113,7 +113,7 @@ export interface Uploads {
 
 /** A folder for deleted entries. */
 export interface Trash {
-  /** Where deleted entries are listed. */
+  /** The folder that lists deleted entries. */
   trashFolder(signal?: AbortSignal): Promise<ResourceUrl>;
   /** Moves there, under its name; a folder with its contents. @returns null if it did not exist, which is success */
   moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal?: AbortSignal): Promise<'deleted' | null>;

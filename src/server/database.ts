@@ -265,7 +265,7 @@ export class Database {
     return keys.length;
   }
 
-  /** Of a removed account. Only within `change`. */
+  /** Removes the totals of a removed account. Only within `change`. */
   removeHoldings(uid: string): void {
     void this.#holdings.remove(uid);
   }

@@ -44,7 +44,7 @@ export class DiskReserve {
     return this.#space.freeBytes();
   }
 
-  /** Of `freeBytes`, what creations and uploads may use. */
+  /** The part of `freeBytes` that creations and uploads may use. */
   spareBytes(freeBytes: number | null): number {
     return freeBytes === null ? Number.POSITIVE_INFINITY : freeBytes - this.#arrivingBytes - this.#reserveBytes;
   }

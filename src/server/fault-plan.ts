@@ -46,7 +46,7 @@ export interface Fault {
    * PUT).
    */
   readonly acceptBytes?: number;
-  /** Of this request's bodies, both ways. */
+  /** The limit for the bodies of this request, in both directions. */
   readonly bandwidthBytesPerSecond?: number;
   /** Repeats the previous listing response for the same query. */
   readonly staleListing?: boolean;

@@ -197,7 +197,8 @@ async function* whileAllowed(
 ): AsyncGenerator<Uint8Array, void, undefined> {
   let isFirst = true;
   for await (const chunk of chunks) {
-    if (!isFirst && !(await mayReadOn())) throw forbidden('Not allowed any more');
+    if (!isFirst && !(await mayReadOn()))
+      throw forbidden('The permission to read the file was withdrawn during the download');
     isFirst = false;
     yield chunk;
   }

@@ -22,7 +22,7 @@ export interface Call<K extends EndpointKind> {
   readonly network: string;
   /** Uid of the request's access token; empty for endpoints without one. */
   readonly caller: string;
-  /** Of no user for endpoints without an access token. */
+  /** The session of the user; of no user for endpoints without an access token. */
   readonly session: Session;
 }
 

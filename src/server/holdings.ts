@@ -141,12 +141,12 @@ const ROW_BYTES = 1024;
 
 const LINK_BYTES = 256;
 
-/** What an entry counts. */
+/** The bytes that an entry counts as. */
 export function entryBytes(row: { readonly name: string; readonly publicLink?: string | null }): number {
   return ROW_BYTES + 2 * row.name.length + ((row.publicLink ?? null) === null ? 0 : LINK_BYTES);
 }
 
-/** What a version counts. */
+/** The bytes that a version counts as. */
 export function versionBytes(row: { readonly sizeBytes: number }): number {
   return ROW_BYTES + row.sizeBytes;
 }

@@ -99,7 +99,7 @@ export class Lines {
     if (this.#open.size > this.#limits.linesMax) (this.#oldestStranger(line) ?? line).socket.destroy();
   }
 
-  /** Of the network with the most connections without a valid token, the oldest one. */
+  /** The oldest connection of the network that has the most connections without a valid token. */
   #oldestStranger(newest: Line): Line | null {
     let most: Set<Line> | null = null;
     for (const strangers of this.#strangers.values()) if (strangers.size > (most?.size ?? 0)) most = strangers;
@@ -134,7 +134,7 @@ export class Line {
   isProxy = false;
   readonly #allWaiting: { count: number };
   readonly #queue: ((mayRun: boolean) => void)[] = [];
-  /** Where requests are read from: the connection, or TLS above it. */
+  /** The stream that requests are read from: the connection, or TLS above it. */
   #stream: Socket;
   #isBusy = false;
   #isPaused = false;

@@ -6,7 +6,7 @@ import { createRequire } from 'node:module';
  * serves all of them. Only root writes to that directory.
  */
 
-/** What the install command names: the version of package.json. */
+/** The version in the printed install command: that of package.json. */
 export const PICTURE_PACKAGE = 'sharp@0.35.5';
 export const PICTURE_DIRECTORY = '/usr/local/lib/cfs-mount';
 

@@ -77,7 +77,7 @@ export interface ReferenceServerOptions {
   readonly requestsKept?: number;
   /** Addresses or networks of proxies whose X-Forwarded-For is believed. */
   readonly trustedProxies?: readonly string[];
-  /** What each account may store beside its quota. */
+  /** Limits of each account beside its quota. */
   readonly limits?: HoldingLimits;
   /** The file system of the data; by default queried from the system. */
   readonly disk?: DiskSpace;

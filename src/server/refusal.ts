@@ -19,7 +19,7 @@ export class Refusal extends Error {
   }
 }
 
-/** The same message for a missing resource and for one of another user, so that its existence is not revealed. */
+/** A missing resource and one of another user get the same message, so that the existence of the latter is not revealed. */
 export function notFound(): Refusal {
   return new Refusal(404, 'Not found');
 }

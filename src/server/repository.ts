@@ -229,7 +229,7 @@ export class Repository {
     return this.#database.usage.get(uid) ?? 0;
   }
 
-  /** The same rows as `rowsIn`, in pieces. */
+  /** Yields the rows of `rowsIn` in pieces. */
   async *inPieces({ uid, local }: FolderRow, rank: 0 | 1): AsyncGenerator<readonly ResourceRow[], void, undefined> {
     const { children } = this.#database;
     const [start, end] = [
@@ -348,7 +348,7 @@ export class Repository {
     return this.#database.resources.get([uid, SYSTEM_FOLDERS.deleted]) as FolderRow;
   }
 
-  /** The same refusal for another user's folder and for a missing one (docs/service.md 2.4). */
+  /** Another user's folder and a missing one get the same refusal (docs/service.md 2.4). */
   #destination(caller: string, id: ResourceId): FolderRow {
     try {
       return this.folder(caller, id, 'write');

@@ -7,7 +7,7 @@ import type { Repository } from './repository.ts';
 import type { Sealer } from './sealer.ts';
 import type { Uploads } from './uploads.ts';
 
-/** What works without listening: also for administration and checks beside a running server. */
+/** The parts of a server that work without listening: also used by administration and checks beside a running server. */
 export interface Parts {
   readonly database: Database;
   readonly clock: Clock;

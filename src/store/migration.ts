@@ -20,7 +20,7 @@ interface Step {
   readonly from: number;
   readonly table: TableName | null;
   readonly row: (key: Buffer, value: Buffer) => Uint8Array;
-  /** What the step changes besides, in the transaction that completes it. */
+  /** Further changes of the step, in the transaction that completes it. */
   readonly end?: (database: RootDatabase<Buffer, Buffer>) => void;
 }
 

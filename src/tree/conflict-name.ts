@@ -34,7 +34,7 @@ export function conflictName(
   }
 }
 
-/** What the name of a conflicted copy says. */
+/** The parts of the name of a conflicted copy. */
 export interface ConflictMark {
   /** The name of the file that it is a copy of; shortened if that was longer than fits. */
   readonly original: string;

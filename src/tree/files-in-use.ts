@@ -6,7 +6,7 @@ export interface FileInUse {
   readonly ino: Inode;
   /** Handles that have it open. */
   readonly users: number;
-  /** Of these, the handles that may write. */
+  /** Those of the open handles that may write. */
   readonly writers: number;
 }
 

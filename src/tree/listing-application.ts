@@ -389,7 +389,7 @@ function pinAgain(
     if (before === undefined && after.remote !== null && back.get(after.remote.resource)?.isPinned)
       again.add(after.ino);
   if (again.size === 0) return [];
-  // Those that went do not count: their pins are removed with the next round.
+  // Removed nodes do not count: their pins are removed with the next round.
   const kept = pinnedNodes(tx).filter((ino) => tx.get('node', ino) !== undefined && !again.has(ino));
   const pinned = [...again].slice(0, Math.max(0, PINS_MAX - kept.length));
   writePinnedNodes(tx, [...kept, ...pinned]);

@@ -49,7 +49,7 @@ export interface MergeView {
   /** Whether an abandoned upload may have added a version to the resource (`store/intents`). */
   mayHoldAbandoned(resource: ResourceUrl): boolean;
   newInode(): Inode;
-  /** What was set here on a node of this address, which is gone. */
+  /** The attributes that users had set on a removed node of this address. */
   departed(resource: ResourceUrl): DepartedRecord | undefined;
   /** Whether a program has the node open: it keeps the name by which that program knows it. */
   isOpen(ino: Inode): boolean;

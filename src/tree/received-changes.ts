@@ -18,7 +18,7 @@ export interface Place {
 /** From this number on, equal changes in one folder are reported as one. */
 const SINGLE_MAX = 10;
 
-/** What `changes` of a listing show anew. A removed folder stands for its contents. */
+/** The differences that a listing shows, as events. A removed folder stands for its contents. */
 export function receivedChanges(changes: readonly NodeChange[]): readonly ReceivedChange[] {
   const received: ReceivedChange[] = [];
   const groups = new Map<string, { readonly change: ReceivedKind; readonly places: Place[] }>();

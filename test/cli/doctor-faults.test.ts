@@ -277,7 +277,7 @@ test('changes of the root that is not mounted are told beside a mount of the oth
 
   expect(namesOf({ text })).toEqual(['changes-waiting']);
   const words = text.replace(/\s+/g, ' ');
-  expect(words).toContain(`mounted by process ${process.pid}: not read meanwhile`);
+  expect(words).toContain(`mounted by process ${process.pid}, so it was not checked`);
   expect(words).toContain('1 change waits in the store of --root account, which is not mounted');
   let status = '';
   const show = (shown: string): void => {
@@ -336,7 +336,7 @@ test('a mount that fstab(5) made at boot, without XDG_RUNTIME_DIR, is found by w
   const report = await ground.doctor();
 
   expect(namesOf(report), report.text).toEqual([]);
-  expect(report.text.replace(/\s+/g, ' ')).toContain(`mounted by process ${process.pid}: not read meanwhile`);
+  expect(report.text.replace(/\s+/g, ' ')).toContain(`mounted by process ${process.pid}, so it was not checked`);
 });
 
 test.each(findingKinds())('cfs doctor reports %s and no other finding', async (name, kind) => {

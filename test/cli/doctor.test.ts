@@ -72,7 +72,7 @@ test('a sound store is called sound, and stays as it is', async () => {
 
   const sound = {
     code: exitCode('ok'),
-    text: `store of ${WHO}: sound (2 entries and 1 content\n  looked at)\nnothing is wrong\n`,
+    text: `store of ${WHO}: sound (2 entries and 1 content\n  checked)\nnothing is wrong\n`,
   };
   expect(await doctor()).toEqual(sound);
   expect(await doctor('ann@example.com')).toEqual(sound);

@@ -33,12 +33,12 @@ function mounted(pending: number, state: ConnectionStatus['state'], reason: stri
 describe('events', () => {
   test.each<[MountEvent, string]>([
     [mounted(0, 'online', null), 'mounted ann at /c'],
-    [mounted(2, 'online', null), 'mounted ann at /c; 2 changes from before are pushed now'],
+    [mounted(2, 'online', null), 'mounted ann at /c; 2 changes from an earlier mount are pushed now'],
     [mounted(0, 'connecting', null), 'mounted ann at /c (the service has not answered yet)'],
     [mounted(0, 'offline', 'the service does not answer'), 'mounted ann at /c (offline: the service does not answer)'],
     [
       mounted(2, 'sign-in-needed', 'the service refuses the saved sign-in'),
-      'mounted ann at /c (sign in again: run cfs login URL); 2 changes from before wait',
+      'mounted ann at /c (sign in again: run cfs login URL); 2 changes from an earlier mount wait',
     ],
     [
       { type: 'uploaded', path: 'report.txt', version: 4, sizeBytes: 12 * 1024 },
@@ -51,7 +51,7 @@ describe('events', () => {
         ...{ type: 'mounted', directory: '/c', account: 'ann', pending: 1, isPaused: true },
         connection: { state: 'online', sinceMs: 0, reason: null },
       },
-      'mounted ann at /c; 1 change from before is kept: pushing is paused',
+      'mounted ann at /c; 1 change from an earlier mount is kept: pushing is paused',
     ],
     [{ type: 'received', change: 'changed', path: 'a/b', count: 1 }, 'a/b was changed elsewhere'],
     [

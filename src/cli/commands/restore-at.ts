@@ -30,12 +30,12 @@ export function parseTime(text: string): number {
   return ms;
 }
 
-/** What is to be done with a file so that it is as it was. */
+/** The action that restores a file to its state at the requested time. */
 type Decision =
   | { readonly type: 'restore'; readonly name: string }
-  /** It has not changed since. */
+  /** The file has not changed since. */
   | { readonly type: 'same' }
-  /** It did not exist then, or the service keeps no version that old. */
+  /** The file did not exist then, or the service keeps no version that old. */
   | { readonly type: 'none' };
 
 /**

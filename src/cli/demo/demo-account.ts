@@ -5,7 +5,7 @@ import { readAccountFile } from '../../mount/account-file.ts';
 
 /** The account of `cfs demo`, as kept beside the server's data once its tree is complete. */
 export interface DemoAccount {
-  /** Of the server that it belongs to. */
+  /** The server that the account belongs to. */
   readonly origin: string;
   /** The account's name. */
   readonly name: string;

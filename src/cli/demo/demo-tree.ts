@@ -35,7 +35,7 @@ export function demoTree(): DemoFolder {
           '- 10 g salt',
           '- 3 g yeast',
           '',
-          'Wait longer than you think.',
+          'Let the dough rise overnight.',
         ),
       ],
       Soups: { 'Lentils.md': [text('# Lentil soup', '', '- 250 g red lentils', '- 1 onion', '- cumin, lemon', '')] },

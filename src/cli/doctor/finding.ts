@@ -207,7 +207,7 @@ export const FINDINGS = {
     cure: 'check the account in a browser; then run cfs login URL again',
   }),
   'clock-skew': warning('service', 'ok', {
-    symptom: 'versions and conflict copies have odd dates',
+    symptom: 'versions and conflicted copies have wrong dates',
     cause: 'the clock of this machine differs from that of the service by more than a minute',
     cure: 'run: timedatectl set-ntp true',
   }),

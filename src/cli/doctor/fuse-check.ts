@@ -47,8 +47,12 @@ function* checkDevice(machine: Machine): Generator<Finding> {
     const missing = ['ENOENT', 'ENODEV', 'ENXIO'].includes(code);
     if (!missing) yield finding('fuse-device-refused', `${devicePath} cannot be opened (${code})`, devicePath);
     else if (knowsFuse(machine.filesystemsPath))
-      yield finding('fuse-device', `the kernel knows fuse, and there is no ${devicePath}`);
-    else yield finding('fuse-module', `the kernel does not know fuse, and there is no ${devicePath}`);
+      yield finding('fuse-device', `the kernel supports FUSE, but there is no ${devicePath}`);
+    else
+      yield finding(
+        'fuse-module',
+        `the kernel does not support FUSE (its module is not loaded), so there is no ${devicePath}`,
+      );
   }
 }
 
@@ -56,10 +60,10 @@ function* checkDevice(machine: Machine): Generator<Finding> {
 function* checkFusermount(machine: Machine): Generator<Finding> {
   if (machine.uid === 0) return;
   const found = machine.fusermount();
-  if (found === null) yield finding('fusermount-missing', 'there is no fusermount3 on the path');
+  if (found === null) yield finding('fusermount-missing', 'fusermount3 is not in PATH');
   else if (!found.mayRun)
     yield {
-      ...finding('fusermount-refused', `${found.path} may not be run by this user (mode ${found.mode.toString(8)})`),
+      ...finding('fusermount-refused', `this user may not run ${found.path} (mode ${found.mode.toString(8)})`),
       cure: cureOfRefused(found),
     };
   else if (!found.isSetuidRoot)

@@ -72,10 +72,10 @@ async function checkName(machine: Machine, origin: URL, route: ServiceRoute): Pr
   });
   try {
     if ((await Promise.race([machine.lookup(hostname), late])) === 'late')
-      return finding('dns-silent', `no name server said within ${lookupMs / 1000} s where ${hostname} is`);
+      return finding('dns-silent', `no name server resolved ${hostname} within ${lookupMs / 1000} s`);
     return null;
   } catch (error) {
-    return finding('dns-failed', `the name ${hostname} is not known (${codeOf(error) || messageOf(error)})`);
+    return finding('dns-failed', `the name ${hostname} does not resolve (${codeOf(error) || messageOf(error)})`);
   } finally {
     cancel();
   }

@@ -84,7 +84,8 @@ function inUse(
     const pid = /process (\d+)/.exec(reason)?.[1];
     return { findings: [...access, { ...found, cure: found.cure.replace('kill N', `kill ${pid ?? 'N'}`) }] };
   }
-  if (depth === 'structure') return { findings: access, note: `mounted by process ${mounted.pid}: not read meanwhile` };
+  if (depth === 'structure')
+    return { findings: access, note: `mounted by process ${mounted.pid}, so it was not checked` };
   const shown = visible(mounted.directory);
   return {
     findings: [...access, finding('store-mounted', `the store is mounted at ${shown}: nothing was read`, shown)],
@@ -170,5 +171,5 @@ function nearest(path: string): string {
 }
 
 function lookedAt({ nodes, contents }: { readonly nodes: number; readonly contents: number }): string {
-  return `${nodes} ${nodes === 1 ? 'entry' : 'entries'} and ${contents} ${contents === 1 ? 'content' : 'contents'} looked at`;
+  return `${nodes} ${nodes === 1 ? 'entry' : 'entries'} and ${contents} ${contents === 1 ? 'content' : 'contents'} checked`;
 }

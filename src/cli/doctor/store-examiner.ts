@@ -21,7 +21,7 @@ export const examineInProcess: StoreExaminer = (directory, depth) =>
     });
     child.once('error', reject);
     child.once('close', (code, signal) => {
-      const reason = `reading it ended the process that did (${signal ?? `exit code ${code}`})`;
+      const reason = `the process that read it died (${signal ?? `exit code ${code}`})`;
       resolve(parsed(said) ?? { state: 'broken', reason });
     });
   });

@@ -18,7 +18,7 @@ const NO_INVALIDATOR: Invalidator = { inode: () => undefined, entry: () => undef
 const DEADLINE_MS = 30_000;
 /** How long to wait for the end of the library after an unmount. It comes immediately, or only when another namespace releases the mount. */
 const ELSEWHERE_MS_MAX = 3_000;
-/** The same for a mount that was detached from outside: the kernel may still write back dirty pages. */
+/** The time limit for a mount that was detached from outside: the kernel may still write back dirty pages. */
 const DETACHED_MS_MAX = 10_000;
 
 export interface FuseNativeDeps {

@@ -12,7 +12,7 @@ import { NAME_BYTES_MAX } from '../protocol.ts';
 /** A path below the root, with or without a leading slash; '' is the root. Bytes, for names that are not UTF-8. */
 export type WalkPath = string | Uint8Array;
 
-/** Where a path leads. */
+/** The entry that a path names. */
 export interface Walked {
   /** Null: the name does not exist, but its folder does. */
   readonly ino: Inode | null;

@@ -8,7 +8,7 @@ import { attemptMs, type NameLookup } from './name-lookup.ts';
 import { connectBySocks } from './socks5.ts';
 import { openTunnel } from './tunnel.ts';
 
-/** The same size that undici uses for its own connections. */
+/** The size that undici uses for its own connections. */
 const READ_BYTES = 64 * 1024;
 const TLS_READ_BYTES = 16 * 1024;
 const KEEP_ALIVE_PROBE_MS = 60_000;

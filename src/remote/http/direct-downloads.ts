@@ -20,7 +20,7 @@ export interface Download {
   /** Path and query. */
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
-  /** What is asked for. */
+  /** The requested range. */
   readonly extent: Extent;
   /** Whether a head announces just that. */
   readonly isExpected: (head: AnswerHead) => boolean;

@@ -40,7 +40,7 @@ export interface Deadlines {
   readonly connectMs: number;
   /** From the last byte of the request that could be written to the first of the answer. */
   readonly answerMs: number;
-  /** The same after a request body, which the service may have to write to disk first. */
+  /** The time limit after a request body, which the service may have to write to disk first. */
   readonly answerAfterBodyMs: number;
   /** Between two pieces of the answer's body. */
   readonly bodyMs: number;
