@@ -65,6 +65,5 @@ export function madeOver(reported: RemoteFacet, base: ContentId, store: StoreRea
   const { kind, resource, sizeBytes } = store.get('content', base) ?? {};
   const content = kind === 'version' && resource === reported.resource ? base : null;
   const modified = reported.modified === null ? null : boundBefore(reported.modified);
-  const { takenOverBy: _, ...rest } = reported;
-  return { ...rest, content, sizeBytes: sizeBytes ?? reported.sizeBytes, modified, createdHereMs: null };
+  return { ...reported, content, sizeBytes: sizeBytes ?? reported.sizeBytes, modified, createdHereMs: null };
 }

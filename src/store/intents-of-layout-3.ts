@@ -22,13 +22,13 @@ export function intentOfLayout3(key: Buffer, value: Buffer): Buffer {
   const bytes = openRow(key, value);
   if (bytes === null) return value;
   const row = packr.unpack(bytes) as readonly [...UploadOfLayout3, VersionUrl | null, true?];
-  const [action, startedMs, parentResource, name, resource, content, version, isTakeOver = false] = row;
+  const [action, startedMs, parentResource, name, resource, content, version] = row;
   const isFill = action === CREATE_FILE && content !== null && version === null;
   const isVersion = content !== null && !isFill;
   const given = isFill ? FILL : isVersion ? NEW_VERSION : action;
   const phase = isFill || (isVersion && version === null) ? BEGUN : SENT;
   const owner = Number(key.readBigUInt64BE(1));
-  const now = [given, startedMs, parentResource, name, resource, content, version, isTakeOver, owner, phase, null];
+  const now = [given, startedMs, parentResource, name, resource, content, version, null, owner, phase, null];
   return sealRow(key, packr.pack(now));
 }
 
@@ -44,7 +44,7 @@ export function endOfLayout3(database: Rows): void {
   const discarded = JSON.parse(String(fact(database, DISCARDED_KEY) ?? '[]')) as VersionUrl[];
   for (const version of discarded) {
     const key = encodeKey('intent', next++ as IntentId);
-    const row = [NEW_VERSION, 0, null, null, null, null, version, false, 0, ABANDONED, null];
+    const row = [NEW_VERSION, 0, null, null, null, null, version, null, 0, ABANDONED, null];
     database.putSync(key, sealRow(key, packr.pack(row)));
   }
   database.removeSync(encodeKey('meta', DISCARDED_KEY));

@@ -6,15 +6,13 @@ import type { IntentRecord, StoreReader, StoreWriter, Transaction } from './tabl
 export type Intent = IntentRecord & { readonly id: IntentId };
 
 /** What an operation is begun with; `intents` adds the rest. */
-export type NewIntent = Omit<IntentRecord, 'phase' | 'startedMs' | 'sizeBytes' | 'isTakeOver' | 'version'> & {
-  readonly isTakeOver?: boolean;
-};
+export type NewIntent = Omit<IntentRecord, 'phase' | 'startedMs' | 'sizeBytes' | 'version'>;
 
 /** `before` or `after` is undefined where the intent is not open. */
 export type OnIntentChange = (before: Intent | undefined, after: Intent | undefined) => void;
 
 /**
- * Table `intent`, and the one index of it: by owner and by resource, in memory. An intent is written before a request is sent whose response
+ * Table `intent`, and the one index of it: by owner, in memory. An intent is written before a request is sent whose response
  * may be lost. The transaction that stores the outcome removes it. While it is open the node's remote facet may be wrong:
  * the plan does nothing about the owner but recover the intent, and listings are not valid for the owner.
  *
@@ -25,7 +23,6 @@ export class Intents {
   /** Open intents: a few dozen, and the uploads that are parked after a part was sent. */
   readonly #open = new Map<IntentId, Intent>();
   readonly #byOwner = new Map<Inode, IntentId>();
-  readonly #byResource = new Map<ResourceUrl, IntentId>();
   /** Abandoned uploads, the oldest first. */
   readonly #abandoned = new Map<IntentId, Intent>();
   readonly #listeners: OnIntentChange[] = [];
@@ -58,11 +55,6 @@ export class Intents {
     return id === undefined ? undefined : this.#open.get(id);
   }
 
-  /** Whether an open intent changes this resource. */
-  concerns(resource: ResourceUrl): boolean {
-    return this.#byResource.has(resource);
-  }
-
   /** Abandoned uploads whose versions may be among those of `resource`. */
   abandonedOf(resource: ResourceUrl): readonly Intent[] {
     if (this.#abandoned.size === 0) return [];
@@ -76,7 +68,7 @@ export class Intents {
     const id = before?.id ?? (tx.nextId('intent') as IntentId);
     if (started.content !== null) countReference(tx, started.content, 1);
     const phase = firstPhase(started.action);
-    this.#put(tx, id, { isTakeOver: false, ...started, phase, startedMs, version: null, sizeBytes: null });
+    this.#put(tx, id, { ...started, phase, startedMs, version: null, sizeBytes: null });
     return id;
   }
 
@@ -186,8 +178,6 @@ export class Intents {
     if (before !== undefined) {
       this.#open.delete(id);
       if (this.#byOwner.get(before.owner) === id) this.#byOwner.delete(before.owner);
-      if (before.resource !== null && this.#byResource.get(before.resource) === id)
-        this.#byResource.delete(before.resource);
     }
     this.#abandoned.delete(id);
     const intent = record === undefined ? undefined : { ...record, id };
@@ -195,7 +185,6 @@ export class Intents {
     if (after !== undefined) {
       this.#open.set(id, after);
       this.#byOwner.set(after.owner, id);
-      if (after.resource !== null) this.#byResource.set(after.resource, id);
     } else if (intent !== undefined) this.#abandoned.set(id, intent);
     if (before === undefined && after === undefined) return;
     for (const listener of this.#listeners) listener(before, after);

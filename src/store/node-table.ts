@@ -1,7 +1,7 @@
 import { type ContentId, type Inode, isSpecial, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { forgetDeparted } from './departed-attributes.ts';
 import { DamagedRow } from './record-codec.ts';
-import type { DirtyRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
+import type { DirtyRecord, LocalFacet, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
 
 /**
  * The only code that writes node records. It keeps the indexes consistent with them: dentries, resources, dirty nodes, references of
@@ -33,7 +33,12 @@ export function isDirty(node: NodeRecord): boolean {
   const { local, remote } = node;
   if (local === null) return remote !== null;
   if (remote === null) return true;
-  return local.parent !== remote.parent || local.name !== remote.shownAs || local.content !== remote.content;
+  return isMoved(local, remote) || local.content !== remote.content;
+}
+
+/** Whether the service has the node elsewhere, or under another name. */
+export function isMoved(local: LocalFacet, remote: RemoteFacet): boolean {
+  return local.parent !== remote.parent || local.name !== remote.shownAs;
 }
 
 /** Whether a file, folder or symlink exists on this machine only, so that its name and bytes are nowhere else. */

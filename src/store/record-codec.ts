@@ -106,11 +106,9 @@ function unpackTime(stored: number | null): ServiceTime | null {
   return { ms: Math.ceil(stored) + 0, certainty: part === 0.5 ? 'racy' : part === 0.75 ? 'suspect' : 'exact' };
 }
 
-/** The last two values are left out if they are null. Rows of older programs lack them, so they need no migration step. */
+/** The last value is left out if there is none. Rows of older programs lack it, and may have a tenth value, which is ignored. */
 function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
   if (remote === null) return null;
-  const { takenOverBy = null, nameBefore = null } = remote;
-  const rare = [takenOverBy, nameBefore];
   return [
     remote.resource,
     remote.parent,
@@ -121,7 +119,7 @@ function packRemote(remote: RemoteFacet | null): readonly unknown[] | null {
     remote.mediaType,
     remote.content,
     remote.createdHereMs,
-    ...rare.slice(0, rare.findLastIndex((value) => value !== null) + 1),
+    ...(remote.nameBefore === undefined ? [] : [null, remote.nameBefore]),
   ];
 }
 
@@ -137,7 +135,6 @@ function unpackRemote(row: readonly unknown[] | null): RemoteFacet | null {
     mediaType: row[6] as string | null,
     content: row[7] as ContentId | null,
     createdHereMs: row[8] as number | null,
-    ...(row[9] != null && { takenOverBy: row[9] as ContentId }),
     ...(row[10] != null && { nameBefore: row[10] as string }),
     // A row of an older program may have a twelfth value, which is ignored: whether the number in `shownAs` is temporary. All are now.
   };
@@ -247,7 +244,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       intent.resource,
       intent.content,
       intent.version,
-      intent.isTakeOver,
+      null, // of an older program
       intent.owner,
       PHASES.indexOf(intent.phase),
       intent.sizeBytes,
@@ -255,7 +252,7 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
     (
       row: readonly [
         ...(readonly [number, number, ResourceUrl | null, string | null, ResourceUrl | null, ContentId | null]),
-        ...(readonly [VersionUrl | null, boolean, Inode, number, number | null]),
+        ...(readonly [VersionUrl | null, unknown, Inode, number, number | null]),
       ],
     ) => ({
       action: ACTIONS[row[0]] as IntentRecord['action'],
@@ -265,7 +262,6 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       resource: row[4],
       content: row[5],
       version: row[6],
-      isTakeOver: row[7],
       owner: row[8],
       phase: PHASES[row[9]] as IntentPhase,
       sizeBytes: row[10],

@@ -54,8 +54,6 @@ export interface RemoteFacet {
   readonly content: ContentId | null;
   /** This mount created the resource at this time (wall, ms); null if another client did, or longer ago than `--save-window`. */
   readonly createdHereMs: number | null;
-  /** The local content with which another file took this resource over, until it is pushed: what it was made over is not what it replaces. */
-  readonly takenOverBy?: ContentId;
   /** What the service called it before it went to a temporary name of ours, out of the way of another: so it is called again in the trash. */
   readonly nameBefore?: string;
 }
@@ -136,8 +134,6 @@ export interface IntentRecord {
   readonly version: VersionUrl | null;
   /** Length of an abandoned upload, in bytes: identifies its version where the URL is unknown. Null for open intents. */
   readonly sizeBytes: number | null;
-  /** The content came with the file that took the resource over (`RemoteFacet.takenOverBy`); another may have done so since. */
-  readonly isTakeOver: boolean;
 }
 
 /** What users had set on a node that is gone because the service said so, under its address (`departed-attributes`). */

@@ -15,9 +15,9 @@ import type { Contents } from '../bytes/contents.ts';
 import type { Intent, Intents } from '../store/intents.ts';
 import { listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import { reportedTime, type ServiceTime } from '../store/service-time.ts';
-import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { type CopiedBytes, conflictName } from '../tree/conflict-name.ts';
-import { baseOf, isTakenOverBy, judgeHistory, ownAmong, type Verdict } from './conflict.ts';
+import { judgeHistory, knownOf, ownAmong, type Verdict } from './conflict.ts';
 import { ownerOf } from './outcome.ts';
 import type { OnTreeChange } from './remote-naming.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
@@ -63,8 +63,7 @@ export class Acknowledgement {
           tx.put('content', content, { ...record, resource: file });
           tx.afterCommit(() => this.#deps.onNameless(content));
         }
-        const known = withoutTakeOver(tx, node, node.remote, content);
-        const remote = { ...known, content: isDraft ? content : null, sizeBytes, modified };
+        const remote = { ...node.remote, content: isDraft ? content : null, sizeBytes, modified };
         const isSame = node.local !== null && node.local.content === content;
         const local = isSame && node.local !== null && !isDraft ? { ...node.local, content: null } : node.local;
         writeNode(tx, node, { ...node, local, remote }, clock.nowMs());
@@ -76,7 +75,7 @@ export class Acknowledgement {
 
   /** A version is complete. One record makes the draft that version; nothing is fetched back. */
   ofVersion(
-    { id, owner: ino, isTakeOver }: Intent,
+    { id, owner: ino }: Intent,
     file: ResourceUrl,
     content: ContentId,
     version: VersionUrl,
@@ -88,7 +87,7 @@ export class Acknowledgement {
     const before = owner === undefined ? undefined : store.get('node', owner);
     const abandoned = intents.abandonedOf(file);
     const obsolete = ownAmong(history, abandoned, version);
-    const verdict = judgeHistory(history, version, baseOf(store, content, before, isTakeOver), obsolete);
+    const verdict = judgeHistory(history, version, knownOf(store, before?.remote ?? null), obsolete);
     if (verdict.type === 'unknown') throw new ProtocolError('the history of the file lacks the version just completed');
     const own = history.find(({ url }) => url === version) ?? null;
     const copies = store.transact((tx) => {
@@ -134,8 +133,6 @@ export class Acknowledgement {
     const file = node.remote.resource;
     // A lost creation, found by intent recovery: only now is the file known to be ours. A later rename over another file counts as a save.
     const isFound = isOnly && node.remote.createdHereMs === null && node.remote.sizeBytes === null;
-    // Computed before the draft becomes a version: that releases the layers below it.
-    const known = withoutTakeOver(tx, node, node.remote, content);
     const isOurs = verdict.type === 'ours';
     const copies: NodeRecord[] = [];
     if (verdict.under !== null) {
@@ -168,7 +165,7 @@ export class Acknowledgement {
     else adopted = contents.versionContent(tx, version, file, newest.sizeBytes);
 
     const remote = {
-      ...known,
+      ...node.remote,
       content: adopted,
       sizeBytes: newest.sizeBytes,
       modified: reportedTime(newest.lastModifiedMs),
@@ -205,7 +202,7 @@ export class Acknowledgement {
     if (!node.remote) return [];
     const nowMs = clock.nowMs();
     const { resource } = node.remote;
-    let remote: RemoteFacet = { ...withoutTakeOver(tx, node, node.remote, content), createdHereMs: null };
+    let remote: RemoteFacet = { ...node.remote, createdHereMs: null };
     let copies: readonly NodeRecord[] = [];
     if (kept === null) {
       copies = this.#copy(tx, node, this.#own(content, nowMs), nowMs);
@@ -269,21 +266,6 @@ interface Copied {
   readonly sizeBytes: number;
   readonly mtimeMs: number;
   readonly bytes: CopiedBytes;
-}
-
-/**
- * The remote facet without `takenOverBy`, once the content that came with the take-over is pushed or gone. It stays while that content is the
- * next one to push.
- */
-function withoutTakeOver(
-  store: StoreReader,
-  { local }: NodeRecord,
-  remote: RemoteFacet,
-  pushed: ContentId,
-): RemoteFacet {
-  if (local !== null && local.content !== pushed && !isTakenOverBy(store, remote, pushed)) return remote;
-  const { takenOverBy: _, ...rest } = remote;
-  return rest;
 }
 
 /** "Up to five historical versions are kept" (docs/service.md 13.7) beside the newest one. A history of this length may be incomplete. */

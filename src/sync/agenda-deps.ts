@@ -13,8 +13,8 @@ export interface AgendaDeps
   readonly health: Pick<ServiceHealth, 'retryAtMs' | 'isProbing'>;
   /** Whether a person paused pushing: nothing is ready then. */
   readonly isPaused: () => boolean;
-  /** Pushes in progress (`RunningPushes`); `has` is true also where no push of the node may start. */
-  readonly pushing: { readonly size: number; has(ino: Inode): boolean; starterFor(ino: Inode): Inode | null };
+  /** The node whose push works for this one, or the node itself where no push of it may start; null for none. */
+  readonly pusherOf: (ino: Inode) => Inode | null;
   /** Nodes that `cfs sync --wait` names skip the settle delay. */
   readonly requests: Iterable<Pick<SyncRequest, 'has' | 'waitsFor'>>;
   /** There are nodes to decide about: the loop has to run a turn. */

@@ -5,7 +5,7 @@ import type { DirtyRecord } from '../store/tables.ts';
 import type { AgendaDeps } from './agenda-deps.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { DueTimes } from './due-times.ts';
-import { type Action, type Decision, decide, leavingHolder, type PlanView } from './plan.ts';
+import { type Action, type Decision, decide, leavingHolder, type PlanView, wayOut } from './plan.ts';
 import { planViewOf } from './plan-view.ts';
 import type { Blocker, Push } from './push.ts';
 import { PushQueue } from './push-queue.ts';
@@ -18,7 +18,10 @@ import { Waits } from './waits.ts';
  * queue, the end of a settle delay or of a back-off, or the node whose push has to end first. All of it is in memory: after a start, every
  * dirty node is planned again.
  *
- * It pushes nothing. The sync loop takes pushes from `ready` and reports their end: `succeeded` or `failed`, then `ended`.
+ * It pushes nothing. The sync loop takes pushes from `turn` and reports their end: `succeeded` or `failed`, then `ended`.
+ *
+ * INVARIANT: a push starts at the moment of its decision, so that the decisions about other nodes see it running. No decision is kept: a
+ * node that is ready while no push may start is queued, and planned when its place comes.
  */
 export class Agenda {
   readonly #deps: AgendaDeps;
@@ -28,8 +31,6 @@ export class Agenda {
   readonly #pace: VersionPace;
   readonly #queue: PushQueue;
   readonly #waits = new Waits();
-  /** Nodes whose wait chain is known to end, for this turn (`decide`). */
-  readonly #ending = new Set<Inode>();
   /** Folders that cannot be moved to the trash whole. */
   readonly #splits = new Set<Inode>();
   /** Records that changed since the index read them. */
@@ -97,60 +98,25 @@ export class Agenda {
     }
   }
 
-  /** Plans some of the nodes that need it. The number is bounded, so that a turn stays short. */
-  decideSome(): void {
-    this.#ending.clear();
+  /** Plans some of the nodes that need it. The number is bounded, so that a turn stays short. @returns the pushes that start now */
+  *turn(): Iterable<Push> {
     this.#refreshStale();
     for (const ino of this.#due.takeDue()) this.#todo.add(ino);
-    let decided = 0;
-    for (const ino of this.#todo) {
+    const acyclic = new Set<Inode>();
+    for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
+      const ino = this.#nextInLine() ?? firstOf(this.#todo);
+      if (ino === undefined) return;
       this.#todo.delete(ino);
+      let push: Push | null = null;
       try {
-        this.#consider(ino);
+        push = this.#consider(ino, acyclic);
       } catch (error) {
         this.#undecided(ino, error);
       }
-      if (++decided === DECISIONS_PER_TURN) break;
+      if (push !== null) yield push;
     }
-  }
-
-  /** The push to begin now. It counts as begun when it is returned. */
-  *ready(): Iterable<Push> {
-    const { store, clock, health, pushing, intents, onWork, isPaused } = this.#deps;
-    if (isPaused()) return;
-    const nowMs = clock.elapsedMs();
-    this.#isHeld = nowMs < health.retryAtMs;
-    if (this.#isHeld) return;
-    this.#ending.clear();
-    // The rest of the queue waits for the next turn: a folder of thousands may have been deleted since it was queued.
-    for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
-      if (health.isProbing && this.#queue.running > 0) return;
-      const next = this.#queue.take(health.isProbing ? 'probe' : 'flow');
-      if (next === null) return;
-      // The state may have changed since the node was queued.
-      const decision = this.#decideAgain(next.ino);
-      if (decision?.type !== 'push' || pushing.has(decision.action.ino)) {
-        this.#queue.ended(next.weight);
-        this.#todo.add(next.ino);
-        onWork();
-        continue;
-      }
-      const { action } = decision;
-      const { ino } = action;
-      let before: Push['before'];
-      try {
-        before = { node: store.get('node', ino), intent: intents.ownedBy(ino) };
-      } catch (error) {
-        this.#queue.ended(next.weight);
-        this.#undecided(next.ino, error);
-        continue;
-      }
-      this.#queue.delete(ino);
-      this.#keptOpen.delete(ino);
-      this.#refused.forget(ino);
-      yield { action, asker: next.ino, weight: next.weight, startedMs: nowMs, before };
-      this.#ending.clear();
-    }
+    // The rest waits for the next turn: a folder of thousands may have been deleted since it was queued.
+    this.#deps.onWork();
   }
 
   /**
@@ -160,7 +126,7 @@ export class Agenda {
   rest(): boolean {
     if (this.#asksForTurn()) return false;
     this.#due.armNext();
-    // Uses the result of `ready`, not the clock: if the moment has passed meanwhile, no other timer would start a turn.
+    // Uses the result of `turn`, not the clock: if the moment has passed meanwhile, no other timer would start a turn.
     if (this.#queue.size > 0 && this.#isHeld && !this.#deps.isPaused()) this.#due.arm(this.#deps.health.retryAtMs);
     if (this.#queue.running > 0 || this.#queue.size > 0) return false;
     if (!this.#sweepIsDue) return true;
@@ -234,7 +200,6 @@ export class Agenda {
    * @param found the blockers of other nodes, found in the same pass
    */
   blockerOf(ino: Inode, found: Map<Inode, Blocker | null>): Blocker | null {
-    if (found.size === 0) this.#ending.clear();
     const seen = new Set<Inode>();
     let blocker: Blocker | null = null;
     for (let at = ino; !seen.has(at); ) {
@@ -275,57 +240,82 @@ export class Agenda {
     this.#due.stop();
   }
 
-  #consider(ino: Inode): void {
-    this.#queue.delete(ino);
+  /** The queued node that may start now; undefined for none. */
+  #nextInLine(): Inode | undefined {
+    const { clock, health, isPaused } = this.#deps;
+    this.#isHeld = clock.elapsedMs() < health.retryAtMs;
+    if (this.#isHeld || isPaused() || (health.isProbing && this.#queue.running > 0)) return undefined;
+    return this.#queue.next(health.isProbing ? 'probe' : 'flow');
+  }
+
+  /** @returns the push that starts now, if that is the decision */
+  #consider(ino: Inode, acyclic: Set<Inode>): Push | null {
     const before = this.#waits.end(ino);
-    const decision = this.#decide(ino);
+    let decision = this.#decide(ino);
+    if (decision.type === 'wait') decision = this.#wait(ino, decision.for, before, acyclic) ?? decision;
+    if (decision.type === 'push') {
+      this.#queue.add(ino, this.#weightOf(decision.action));
+      return this.#nextInLine() === ino ? this.#started(ino, decision.action) : null;
+    }
+    this.#queue.delete(ino);
     switch (decision.type) {
-      case 'push':
-        this.#queue.add(ino, this.#weightOf(decision.action));
-        return;
       case 'inherit':
         this.#inherit(decision.ino, decision.from);
-        return;
+        break;
       case 'split':
         this.#split(decision.ino);
-        return;
+        break;
       case 'wait':
-        this.#waits.add(ino, decision.for);
-        for (const request of this.#deps.requests)
-          if (request.waitsFor(ino, decision.for)) this.reconsider(decision.for);
-        if (decision.for === before) return;
-        this.#wakeWaiters(ino);
-        this.#closeRing(ino);
-        return;
+        break;
       case 'end':
         this.#waits.add(ino, decision.ino);
         this.#deps.onVoid(decision.ino);
-        return;
+        break;
       case 'settle':
         this.#due.delay(ino, decision.untilMs);
-        return;
+        break;
       case 'open':
       case 'nothing':
-        if (decision.type === 'nothing' && !this.#index.has(ino)) {
-          this.#due.forget(ino);
-          this.#splits.delete(ino);
-          this.#keptOpen.delete(ino);
-          this.#refused.forget(ino);
-        }
+        if (decision.type === 'nothing' && !this.#index.has(ino)) this.#forget(ino);
         this.#wakeWaiters(ino);
-        return;
+        break;
       default:
         decision satisfies never;
     }
+    return null;
   }
 
-  /** If this wait closes a cycle of waiting nodes, plans all of them again: one of them may have to get a temporary name. */
-  #closeRing(ino: Inode): void {
-    const ring = this.#waits.ringOf(ino);
-    if (ring.length === 0) return;
-    // These wait chains were found to end before the cycle existed.
-    this.#ending.clear();
-    for (const other of ring) if (other !== ino) this.#todo.add(other);
+  #started(asker: Inode, action: Action): Push {
+    const { store, clock, intents } = this.#deps;
+    const { ino } = action;
+    const before = { node: store.get('node', ino), intent: intents.ownedBy(ino) };
+    const weight = this.#queue.start(asker);
+    this.#keptOpen.delete(ino);
+    this.#refused.forget(ino);
+    return { action, asker, weight, startedMs: clock.elapsedMs(), before };
+  }
+
+  /** @param before the node that `ino` waited for until now. @returns the step that opens the cycle of waiting nodes that this wait closes */
+  #wait(ino: Inode, blocker: Inode, before: Inode | undefined, acyclic: Set<Inode>): Decision | null {
+    this.#waits.add(ino, blocker);
+    for (const request of this.#deps.requests) if (request.waitsFor(ino, blocker)) this.reconsider(blocker);
+    const ring = this.#waits.ringOf(ino, acyclic);
+    const way = wayOut(ring, this.#view);
+    // The cycle is open now: no other node of it looks for a way out.
+    if (way !== null) this.#waits.end(ino);
+    else if (blocker !== before) {
+      this.#wakeWaiters(ino);
+      // No way out: the record of one of them may have changed.
+      for (const other of ring) if (other !== ino) this.#todo.add(other);
+    }
+    return way;
+  }
+
+  #forget(ino: Inode): void {
+    this.#due.forget(ino);
+    this.#splits.delete(ino);
+    this.#keptOpen.delete(ino);
+    this.#refused.forget(ino);
   }
 
   /** The node that this one waits for, or what blocks this one. */
@@ -358,7 +348,7 @@ export class Agenda {
 
   /** Planning failed: a damaged row, a full disk, or our bug. Only this node is affected. */
   #undecided(ino: Inode, error: unknown): void {
-    this.#ending.clear();
+    this.#queue.delete(ino);
     this.#deps.onUndecided(ino, error);
     this.#wakeWaiters(ino);
   }
@@ -366,19 +356,17 @@ export class Agenda {
   #decide(ino: Inode): Decision {
     let decision: Decision = { type: 'nothing' };
     for (let attempt = 0; attempt < 3; attempt++) {
-      if (this.#index.refresh(ino).changed) this.#ending.clear();
-      decision = decide(ino, this.#view, this.#ending);
-      if (decision.type !== 'wait' || this.#deps.pushing.has(decision.for)) break;
+      this.#index.refresh(ino);
+      decision = decide(ino, this.#view);
+      if (decision.type !== 'wait' || decision.because === 'push') break;
       // That node's record may have changed without a notice (a merge; a resource that was taken over). If so, plan again.
       if (!this.#index.refresh(decision.for).changed) break;
-      this.#ending.clear();
     }
     return decision;
   }
 
   /** The bytes of `heir` become the next version of the file that `from` was. This is the only step that needs no request. */
   #inherit(heir: Inode, from: Inode): void {
-    this.#ending.clear();
     const { store, clock } = this.#deps;
     const nowMs = clock.nowMs();
     store.transact((tx) => {
@@ -386,9 +374,7 @@ export class Agenda {
       const node = tx.get('node', heir);
       if (old === undefined || node === undefined) return;
       writeNode(tx, old, { ...old, remote: node.remote }, nowMs);
-      const content = node.local?.content ?? null;
-      const remote = old.remote === null || content === null ? old.remote : { ...old.remote, takenOverBy: content };
-      writeNode(tx, node, { ...node, remote }, nowMs);
+      writeNode(tx, node, { ...node, remote: old.remote }, nowMs);
     });
     for (const ino of [from, heir]) {
       this.#index.refresh(ino);
@@ -398,7 +384,6 @@ export class Agenda {
   }
 
   #split(folder: Inode): void {
-    this.#ending.clear();
     this.#splits.add(folder);
     this.#todo.add(folder);
     for (const child of this.#index.remoteChildren(folder)) this.#todo.add(child);
@@ -438,6 +423,10 @@ export class Agenda {
     for (const ino of this.#stale) this.#index.refresh(ino);
     this.#stale.clear();
   }
+}
+
+function firstOf<T>([first]: Iterable<T>): T | undefined {
+  return first;
 }
 
 /** Bounds a turn to one or two milliseconds. */

@@ -1,9 +1,7 @@
 import type { RemoteVersion } from '../base/resources.ts';
-import type { ContentId, VersionUrl } from '../base/vocabulary.ts';
-import { layersOf } from '../bytes/content-layers.ts';
-import { ifSound } from '../store/node-table.ts';
+import type { VersionUrl } from '../base/vocabulary.ts';
 import { mayBeTimeOf, type ServiceTime } from '../store/service-time.ts';
-import type { ContentRecord, IntentRecord, NodeRecord, RemoteFacet, StoreReader } from '../store/tables.ts';
+import type { IntentRecord, RemoteFacet, StoreReader } from '../store/tables.ts';
 
 /**
  * Resolves concurrent changes of a file: which version wins, and which one becomes a conflicted copy. Decided by
@@ -115,45 +113,12 @@ function isBase(version: RemoteVersion, base: KnownBase): boolean {
   return mayBeTimeOf(base.modified, version.lastModifiedMs);
 }
 
-/**
- * The base of a draft: by its own record, or else by the node's remote facet.
- *
- * @param wasTakeOver the draft came with a file that took the resource over before it was frozen; another may have done so since
- */
-export function baseOf(
-  store: StoreReader,
-  content: ContentId,
-  node: NodeRecord | undefined,
-  wasTakeOver: boolean,
-): KnownBase {
-  const remote = node?.remote ?? null;
-  const under = store.get('content', content)?.base ?? null;
-  // Another file's version is not the base: neither below a draft that was renamed to this name, nor as this file's own content after
-  // its bytes became the other file's version. Nor is an older version of this file, if the draft came back to a name that it had left.
-  const isTakeOver = wasTakeOver || isTakenOverBy(store, remote, content);
-  return knownOf(store, remote, isTakeOver ? [] : [under]);
-}
-
-/** The base by the remote facet. The version: that of the first of `contents`, or of the facet's content, which belongs to the file. */
-export function knownOf(
-  store: StoreReader,
-  remote: RemoteFacet | null,
-  contents: readonly (ContentId | null)[] = [],
-): KnownBase {
-  const of = (id: ContentId | null): ContentRecord | undefined => (id === null ? undefined : store.get('content', id));
-  const own = [...contents, remote?.content ?? null].map(of).find((record) => record?.resource === remote?.resource);
+/** The base by the remote facet of a file: while its bytes are changed here, the facet is kept at what they were made over. */
+export function knownOf(store: StoreReader, remote: RemoteFacet | null): KnownBase {
+  const known = remote?.content == null ? undefined : store.get('content', remote.content);
   return {
-    version: own?.version ?? null,
+    version: known?.resource === remote?.resource ? (known?.version ?? null) : null,
     sizeBytes: remote?.sizeBytes ?? null,
     modified: remote?.modified ?? null,
   };
-}
-
-/** Whether `content`, or a layer below it, came with the file that took the resource over (`RemoteFacet.takenOverBy`). */
-export function isTakenOverBy(store: StoreReader, remote: RemoteFacet | null, content: ContentId): boolean {
-  const { takenOverBy } = remote ?? {};
-  return (
-    takenOverBy !== undefined &&
-    layersOf(content, (id) => ifSound(() => store.get('content', id))).includes(takenOverBy)
-  );
 }

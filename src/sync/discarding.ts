@@ -2,7 +2,15 @@ import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
 import type { Intents } from '../store/intents.ts';
-import { deletedAbove, isContentDirty, listAnew, newInode, removeNode, writeNode } from '../store/node-table.ts';
+import {
+  deletedAbove,
+  isContentDirty,
+  isMoved,
+  listAnew,
+  newInode,
+  removeNode,
+  writeNode,
+} from '../store/node-table.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -212,10 +220,6 @@ const DEPTH_MAX = 4096;
 /** Whether we created the resource, and no upload to it was acknowledged. */
 function isUnfilled({ createdHereMs, sizeBytes }: RemoteFacet): boolean {
   return createdHereMs !== null && sizeBytes === null;
-}
-
-function isMoved(local: LocalFacet, remote: RemoteFacet): boolean {
-  return local.parent !== remote.parent || local.name !== remote.shownAs;
 }
 
 function depthOf(store: StoreWriter, ino: Inode): number {

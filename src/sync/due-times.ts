@@ -88,16 +88,11 @@ export class DueTimes {
     this.#failures.delete(ino);
   }
 
-  /** The end of the node's settle delay; 0 if it was not changed since the start. */
-  settledMs(ino: Inode): number {
+  /** The end of the node's settle delay; 0 if it was not changed since the start. A removal sends no bytes: its last upload does not matter. */
+  settledMs(ino: Inode, isRemoved: boolean): number {
     const changedMs = this.#changedMs.get(ino);
-    return changedMs === undefined ? 0 : changedMs + Math.max(this.#settleMs, this.#uploadMs.get(ino) ?? 0);
-  }
-
-  /** As `settledMs`, for a removal. */
-  removedMs(ino: Inode): number {
-    const changedMs = this.#changedMs.get(ino);
-    return changedMs === undefined ? 0 : changedMs + this.#settleMs;
+    const uploadMs = isRemoved ? 0 : (this.#uploadMs.get(ino) ?? 0);
+    return changedMs === undefined ? 0 : changedMs + Math.max(this.#settleMs, uploadMs);
   }
 
   /** The end of the node's back-off; 0 if it has none. */

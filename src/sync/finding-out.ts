@@ -50,14 +50,7 @@ export class FindingOut {
       }
       return;
     }
-    const { resource } = intent;
-    const isKnown =
-      found !== null
-        ? this.#deps.newAddress.learn(intent.id, resource, found, foundParent)
-        : await this.#deps.newAddress.find(intent.id, resource, signal);
-    if (isKnown) return;
-    await this.#deps.outcome.mustBeGone(resource, signal);
-    this.#deps.outcome.gone(intent.id, resource);
+    await this.#deps.newAddress.recover(intent.id, intent.resource, found, signal);
   }
 
   async #findCreated(ino: Inode, intent: Intent, signal: AbortSignal): Promise<void> {

@@ -47,13 +47,7 @@ export class LastLook {
     for (const end of await Promise.allSettled(looking)) if (end.status === 'rejected') throw end.reason;
     if (onlyOurs || below.length > 0) return onlyOurs;
     // The folder holds entries of other clients only. The next listing of its parent shows it again.
-    store.transact((tx) => {
-      const node = tx.get('node', folder.ino);
-      if (node?.remote && node.local === null) {
-        listAnew(tx, node.remote.parent);
-        removeNode(tx, node, this.#deps.clock.nowMs());
-      }
-    });
+    this.#giveBack(folder.ino);
     return false;
   }
 
@@ -63,17 +57,23 @@ export class LastLook {
    * @returns whether the file is unchanged since it was deleted here, or is deleted remotely as well
    */
   async isAsDeleted(file: NodeRecord, remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
-    const { store, changes, clock } = this.#deps;
+    const { changes } = this.#deps;
     const now = await changes.resource(remote.resource, file.kind, signal);
     if (now === null) await this.#deps.mustBeGone(remote.resource, signal);
     if (now === null || !isChangedSince(file, now) || (await this.#deps.isOnlyAbandoned(remote, signal))) return true;
+    this.#giveBack(file.ino);
+    return false;
+  }
+
+  /** Removes a tombstone: the next listing of its folder shows the resource again. */
+  #giveBack(ino: Inode): void {
+    const { store, clock } = this.#deps;
     store.transact((tx) => {
-      const node = tx.get('node', file.ino);
+      const node = tx.get('node', ino);
       if (!node?.remote || node.local !== null) return;
       listAnew(tx, node.remote.parent);
       removeNode(tx, node, clock.nowMs());
     });
-    return false;
   }
 
   async #holdsOnly(folder: ResourceUrl, known: ReadonlySet<Inode>, signal: AbortSignal): Promise<boolean> {

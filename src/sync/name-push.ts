@@ -11,7 +11,7 @@ import { LastLook, type LastLookDeps } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import type { NameOutcome } from './name-outcome.ts';
 import type { NewAddress } from './new-address.ts';
-import { folderOf, isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
+import { isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './push-failure.ts';
 import type { Place } from './refused-names.ts';
@@ -297,12 +297,7 @@ export class NamePush {
         await this.#outcome.parentMissing(aimed.folder, aimed.resource, error, signal);
       return;
     }
-    const foundParent = folderOf(store, found?.parent);
-    const isKnown =
-      found !== null ? newAddress.learn(id, resource, found, foundParent) : await newAddress.find(id, resource, signal);
-    if (isKnown) return;
-    await this.#outcome.mustBeGone(resource, signal);
-    this.#outcome.gone(id, resource);
+    await newAddress.recover(id, resource, found, signal);
   }
 
   #begin(owner: Inode, started: Omit<NewIntent, 'owner' | 'content'>): IntentId {

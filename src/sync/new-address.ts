@@ -5,7 +5,7 @@ import type { Inode, IntentId, ResourceUrl } from '../base/vocabulary.ts';
 import type { Intents } from '../store/intents.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import { fileNameOf, ownerOf, recordRelocated } from './outcome.ts';
+import { fileNameOf, folderOf, ownerOf, recordRelocated } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 
@@ -21,10 +21,23 @@ export class NewAddress {
   }
 
   /**
+   * Stores the present place of a resource whose move was not acknowledged, or that it is gone, and ends the intent.
+   *
+   * @param found the response of its own address
+   */
+  async recover(id: IntentId, resource: ResourceUrl, found: RemoteResource | null, signal: AbortSignal): Promise<void> {
+    const { outcome } = this.#deps;
+    const isKnown = found !== null ? this.#learn(id, resource, found) : await this.#find(id, resource, signal);
+    if (isKnown) return;
+    await outcome.mustBeGone(resource, signal);
+    outcome.gone(id, resource);
+  }
+
+  /**
    * Looks for a resource of ours whose old address does not exist any more, at the place that the push requested: an entry of that name which
    * belongs to no other node here. If it is found, its address is stored, and the intent ends.
    */
-  async find(id: IntentId, resource: ResourceUrl, signal: AbortSignal): Promise<boolean> {
+  async #find(id: IntentId, resource: ResourceUrl, signal: AbortSignal): Promise<boolean> {
     const { store, naming, changes, intents, clock } = this.#deps;
     // The present address: that of the folder may have changed since the push began.
     const { parentResource: folder = null, name = null } = intents.get(id) ?? {};
@@ -48,8 +61,9 @@ export class NewAddress {
   }
 
   /** Stores what the service reports about a resource after its move, under any address. @returns false if another node has that address */
-  learn(id: IntentId, resource: ResourceUrl, found: RemoteResource, parent: Inode | undefined): boolean {
+  #learn(id: IntentId, resource: ResourceUrl, found: RemoteResource): boolean {
     const { store, naming, intents, clock } = this.#deps;
+    const parent = folderOf(store, found.parent);
     return store.transact((tx) => {
       const node = ownerOf(tx, resource);
       const owner = tx.get('resource', found.url);
@@ -89,7 +103,7 @@ export interface NewAddressDeps {
   readonly naming: Pick<RemoteNaming, 'toRemoteName' | 'toFileName'>;
   readonly changes: Pick<RemoteChanges, 'list'>;
   readonly intents: Intents;
-  readonly outcome: Pick<NameOutcome, 'parentMayHaveMoved'>;
+  readonly outcome: Pick<NameOutcome, 'parentMayHaveMoved' | 'mustBeGone' | 'gone'>;
   readonly clock: Clock;
 }
 

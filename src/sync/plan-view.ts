@@ -9,7 +9,7 @@ import type { VersionPace } from './version-pace.ts';
 /** The plan's view of the store and of the push scheduler. */
 export function planViewOf(deps: PlanViewDeps): PlanView {
   const { store, clock, options, names, isOpen, isBeingWritten } = deps;
-  const { index, intents, due, pace, pushing, requests, splits, refused } = deps;
+  const { index, intents, due, pace, requests, splits, refused } = deps;
   const isUrgent = (ino: Inode): boolean => {
     for (const request of requests) if (request.has(ino)) return true;
     return false;
@@ -33,24 +33,16 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
       const triedMs = due.triedMs(ino);
       if (isUrgent(ino)) return triedMs;
       const node = store.get('node', ino);
-      // A removal sends no bytes: the duration of the last upload does not matter for it.
-      if (node?.local === null) return Math.max(due.removedMs(ino), triedMs);
       const pacedMs = node !== undefined && isContentDirty(node) ? pace.notBeforeMs(ino) : 0;
-      return Math.max(due.settledMs(ino), triedMs, pacedMs);
+      return Math.max(due.settledMs(ino, node?.local === null), triedMs, pacedMs);
     },
     triedMs: (ino) => due.triedMs(ino),
-    isPushing: (ino) => pushing.has(ino),
-    senderTo: (ino) => {
-      const starter = pushing.starterFor(ino);
-      if (starter === null || !pushing.has(starter)) return null;
-      const { version = null, resource = null } = intents.ownedBy(ino) ?? {};
-      return version !== null && resource === store.get('node', ino)?.remote?.resource ? starter : null;
+    pusherOf: deps.pusherOf,
+    sendsVersion: (ino) => {
+      const intent = intents.ownedBy(ino);
+      return intent?.version != null && intent.resource === store.get('node', ino)?.remote?.resource;
     },
     isUnsure: (ino) => intents.ownedBy(ino) !== undefined,
-    predecessor: (ino) => {
-      const starter = pushing.starterFor(ino);
-      return starter === ino ? null : starter;
-    },
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
     remoteChildren: (folder) => index.remoteChildren(folder),
     whoNeeds: ({ content, resource }) => {

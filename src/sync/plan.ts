@@ -1,5 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
-import { isContentDirty } from '../store/node-table.ts';
+import { isContentDirty, isMoved } from '../store/node-table.ts';
 import type { DirtyRecord, LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 
 /**
@@ -76,14 +76,12 @@ export interface PlanView {
   settledMs(ino: Inode): number;
   /** The end of the node's back-off, in the past if it has none. */
   triedMs(ino: Inode): number;
-  /** Whether a push of the node is running. */
-  isPushing(ino: Inode): boolean;
-  /** The node whose push is sending a version to the resource of this node: itself or its predecessor. null for none. */
-  senderTo(ino: Inode): Inode | null;
+  /** The node whose push works for this one: itself, or one over which this one was renamed during the push; null for none. */
+  pusherOf(ino: Inode): Inode | null;
+  /** Whether the node's intent sends a version to the resource that the node has. */
+  sendsVersion(ino: Inode): boolean;
   /** Whether the node has an intent with an unknown outcome: its remote facet may be wrong. */
   isUnsure(ino: Inode): boolean;
-  /** The node whose running push now works for this one, because this one was renamed over it or took over its resource; null for none. */
-  predecessor(ino: Inode): Inode | null;
   /** Dirty nodes at a place on the service, and nodes that an open intent may have put there. */
   occupants(parent: Inode, remoteName: string): Iterable<Inode>;
   /** Dirty nodes in a folder on the service, and nodes that an open intent may have put there. */
@@ -106,49 +104,45 @@ export interface PlanView {
 const NOTHING: Decision = { type: 'nothing' };
 const OPEN: Decision = { type: 'open' };
 
-/**
- * The next step for one dirty node. It may concern another node that is in the way.
- *
- * @param ending nodes whose wait chain is known to end. Without this memo, each node of a long chain (names that move up by one) would walk
- *   to its end. Valid while the view does not change
- */
-export function decide(ino: Inode, view: PlanView, ending: Set<Inode> = new Set()): Decision {
+/** The next step for one dirty node. It may concern another node that is in the way. For a cycle of waiting nodes: `wayOut`. */
+export function decide(ino: Inode, view: PlanView): Decision {
   const decision = step(ino, view);
   if (decision.type !== 'wait' || decision.because !== 'name') return decision;
-  const blocker = decision.for;
-  if (!mustGiveWay(ino, blocker, view, ending)) return decision;
-  const remote = view.node(blocker)?.remote;
-  if (!remote) return decision;
-  return { type: 'push', action: { type: 'relocate', ino: blocker, parent: remote.parent, name: null } };
+  // A deleted file that is still open keeps its resource until its last release, but not its name.
+  const keepsName = view.node(decision.for)?.local === null && step(decision.for, view).type === 'open';
+  return (keepsName ? asideOf(decision.for, view) : null) ?? decision;
 }
 
-/** Whether `blocker`, which has the name that `ino` needs, cannot leave it soon without a temporary name. */
-function mustGiveWay(ino: Inode, blocker: Inode, view: PlanView, ending: Set<Inode>): boolean {
-  const seen = new Set<Inode>();
-  for (let at = blocker; !seen.has(at); ) {
-    seen.add(at);
-    const next = step(at, view);
-    // A deleted file that is still open keeps its resource until its last release, but not its name.
-    if (next.type === 'open' && at === blocker && view.node(at)?.local === null) return true;
-    if (next.type === 'wait' && next.for === ino) return true;
-    // A node that waits for its own push waits for no other node.
-    if (next.type !== 'wait' || next.for === at || ending.has(next.for)) {
-      for (const one of seen) ending.add(one);
-      return false;
-    }
-    at = next.for;
+/**
+ * The step that opens a cycle of waiting nodes: one of them leaves its name for a temporary one.
+ *
+ * @param ring each node waits for the next one, the last for the first
+ * @returns null if one of them no longer waits for the next one, or none waits for a name
+ */
+export function wayOut(ring: readonly Inode[], view: PlanView): Decision | null {
+  let way: Decision | null = null;
+  for (const [at, ino] of ring.entries()) {
+    const decision = step(ino, view);
+    if (decision.type !== 'wait' || decision.for !== ring[(at + 1) % ring.length]) return null;
+    if (decision.because === 'name') way ??= asideOf(decision.for, view);
   }
-  return false;
+  return way;
+}
+
+/** null for a node that the service does not have. */
+function asideOf(ino: Inode, view: PlanView): Decision | null {
+  const remote = view.node(ino)?.remote;
+  return remote ? { type: 'push', action: { type: 'relocate', ino, parent: remote.parent, name: null } } : null;
 }
 
 /** `decide` without temporary names: a node in the way is waited for. */
 function step(ino: Inode, view: PlanView): Decision {
+  const pusher = view.pusherOf(ino);
+  if (pusher !== null) {
+    const isVoid = view.sendsVersion(ino) && isRemoved(ino, view);
+    return isVoid ? { type: 'end', ino: pusher } : { type: 'wait', for: pusher, because: 'push' };
+  }
   const dirty = view.dirty(ino);
-  const sender = view.senderTo(ino);
-  if (sender !== null && isRemoved(ino, view)) return { type: 'end', ino: sender };
-  if (view.isPushing(ino)) return { type: 'wait', for: ino, because: 'push' };
-  const predecessor = view.predecessor(ino);
-  if (predecessor !== null) return { type: 'wait', for: predecessor, because: 'push' };
   if (dirty !== undefined && dirty.parked !== null) return NOTHING;
   if (view.isUnsure(ino)) {
     const triedMs = view.triedMs(ino);
@@ -162,12 +156,12 @@ function step(ino: Inode, view: PlanView): Decision {
   const settledMs = view.settledMs(ino);
   if (settledMs > view.elapsedMs) return { type: 'settle', untilMs: settledMs };
 
+  const away = stepOfVacatedName(node, view);
+  if (away !== null) return away;
   if (node.local === null) {
     if (node.remote === null) return NOTHING;
     return node.kind === 'folder' ? stepOfDeletedFolder(node, view) : stepOfDeletedFile(node, node.remote, view);
   }
-  const away = stepOfVacatedName(node, view);
-  if (away !== null) return away;
   if (node.remote === null) return stepOfNew(node, node.local, view);
   if (isMoved(node.local, node.remote)) return stepOfMoved(node, node.local, node.remote, view);
   if (isContentDirty(node) && node.local.content !== null) {
@@ -303,8 +297,6 @@ function isNewHere(node: NodeRecord, view: PlanView): boolean {
 }
 
 function stepOfDeletedFile(node: NodeRecord, remote: RemoteFacet, view: PlanView): Decision {
-  const away = stepOfVacatedName(node, view);
-  if (away !== null) return away;
   if (goesWithFolder(remote, view)) return { type: 'wait', for: remote.parent, because: 'below' };
   if (view.isOpen(node.ino)) return OPEN;
   // The resource was given up for another one during a save. Its bytes exist nowhere else on the service until they are pushed there.
@@ -352,10 +344,5 @@ function goesWithFolder(remote: RemoteFacet, view: PlanView): boolean {
 
 /** Whether the remote facet may differ from the service. */
 function isUncertain(ino: Inode, view: PlanView): boolean {
-  return view.isPushing(ino) || view.isUnsure(ino) || view.predecessor(ino) !== null;
-}
-
-/** Whether the remote folder or the remote name differs from the local one. */
-export function isMoved(local: LocalFacet, remote: RemoteFacet): boolean {
-  return local.parent !== remote.parent || local.name !== remote.shownAs;
+  return view.pusherOf(ino) !== null || view.isUnsure(ino);
 }

@@ -32,8 +32,9 @@ export class PushQueue {
     return this.#smallRunning + this.#largeRunning;
   }
 
+  /** A push that is in the same lane already keeps its place there. */
   add(ino: Inode, weight: 'small' | 'large'): void {
-    this.delete(ino);
+    (weight === 'small' ? this.#large : this.#small).delete(ino);
     (weight === 'small' ? this.#small : this.#large).add(ino);
   }
 
@@ -42,24 +43,27 @@ export class PushQueue {
   }
 
   /**
-   * Takes out the next push with its weight, and counts it as running until `ended`. null if no push is ready or no place is free.
+   * The next push that may start; undefined if none is ready or no place is free.
    *
    * @param how `probe`: a single push tests whether the service answers. The lanes take turns, so that a push that never gets an answer, for
    *   a reason of its own, does not block the test
    */
-  take(how: 'flow' | 'probe' = 'flow'): { readonly ino: Inode; readonly weight: 'small' | 'large' } | null {
+  next(how: 'flow' | 'probe' = 'flow'): Inode | undefined {
     const free = this.#room - this.#smallRunning * SMALL - this.#largeRunning * LARGE;
     const isLarge =
       how === 'flow' ? this.#isLargeNext : this.#small.size === 0 || (this.#large.size > 0 && !this.#wasLarge);
-    if (free < (isLarge ? LARGE : SMALL)) return null;
-    const lane = isLarge ? this.#large : this.#small;
-    const [ino] = lane;
-    if (ino === undefined) return null;
-    lane.delete(ino);
-    this.#wasLarge = isLarge;
-    if (isLarge) this.#largeRunning++;
+    if (free < (isLarge ? LARGE : SMALL)) return undefined;
+    const [ino] = isLarge ? this.#large : this.#small;
+    return ino;
+  }
+
+  /** Takes a push out and counts it as running until `ended`. @returns its weight */
+  start(ino: Inode): 'small' | 'large' {
+    this.#wasLarge = this.#large.has(ino);
+    this.delete(ino);
+    if (this.#wasLarge) this.#largeRunning++;
     else this.#smallRunning++;
-    return { ino, weight: isLarge ? 'large' : 'small' };
+    return this.#wasLarge ? 'large' : 'small';
   }
 
   get #isLargeNext(): boolean {

@@ -5,7 +5,6 @@ import { NameOutcome } from './name-outcome.ts';
 import { NamePush } from './name-push.ts';
 import { NewAddress } from './new-address.ts';
 import type { Action } from './plan.ts';
-import { PostponedError } from './push-failure.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import type { OnInTheWay } from './taken-names.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
@@ -61,10 +60,8 @@ export class Pusher {
       }
       case 'upload':
         if (await settleUnchanged(this.#deps, ino, signal)) return 'unchanged';
-        // A program opened the file during the comparison. Partly written files are never pushed.
-        if (this.#deps.isBeingWritten(ino)) return 'unchanged';
-        // The file was renamed meanwhile over a file that another push is sending.
-        if (this.#deps.isOthers(ino)) throw new PostponedError('another push works for this file');
+        // A program opened the file during the comparison, or renamed it over a file with an intent, which it owns now.
+        if (this.#deps.isBeingWritten(ino) || this.#deps.intents.ownedBy(ino) !== undefined) return 'unchanged';
         await this.#session.push(ino, signal);
         break;
       case 'relocate':
@@ -81,8 +78,6 @@ export class Pusher {
 
 export interface PusherDeps extends SyncDeps {
   readonly index: DirtyIndex;
-  /** Whether a push that was started for another node works for this one. */
-  readonly isOthers: (ino: Inode) => boolean;
   /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;

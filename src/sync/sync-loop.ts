@@ -4,7 +4,6 @@ import { SignInError, TransportError, UsageError } from '../base/errors.ts';
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { type Intents, mayHaveActed } from '../store/intents.ts';
 import { ifSound, liesIn } from '../store/node-table.ts';
-import type { Transaction } from '../store/tables.ts';
 import { Agenda } from './agenda.ts';
 import { DirtyIndex } from './dirty-index.ts';
 import { type Discard, Discarding } from './discarding.ts';
@@ -52,7 +51,6 @@ export class SyncLoop {
   readonly #unanswered = new Map<Inode, number>();
   #turnIsDue = false;
   #state: 'new' | 'running' | 'stopped' = 'new';
-  #onIdle: (() => void)[] = [];
   #onPushEnd: (() => void)[] = [];
 
   constructor(deps: SyncDeps) {
@@ -71,28 +69,19 @@ export class SyncLoop {
     const madeHere = new MadeHere(deps);
     this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
     const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#refusals.has(ino) || this.#givingUp.has(ino);
+    const pusherOf = (ino: Inode): Inode | null => (isBusy(ino) ? ino : pushing.starterFor(ino));
     const onWork = (): void => this.#wake();
-    const onUndecided = (ino: Inode, error: unknown): void => this.#undecided(ino, error);
+    const onUndecided = (ino: Inode, error: unknown): void => this.#record(ino, 'decide', pushFailureOf(error), error);
     const onVoid = (ino: Inode): void => pushing.abort(ino, 'the file was removed');
     const requests = this.#requests;
-    const busy = {
-      get size() {
-        return pushing.size;
-      },
-      has: isBusy,
-      starterFor: (ino: Inode) => pushing.starterFor(ino),
-    };
-    const agenda = new Agenda({
-      ...{ ...deps, index, pushing: busy, requests, onWork, onVoid, onUndecided },
-      isPaused: () => pause.current !== null,
-    });
+    const isPaused = (): boolean => pause.current !== null;
+    const agenda = new Agenda({ ...deps, index, pusherOf, requests, onWork, onVoid, onUndecided, isPaused });
     this.#agenda = agenda;
     const onDirty = (ino: Inode): void => agenda.reconsider(ino);
     const onInTheWay: OnInTheWay = (ino, asker, place) => agenda.inTheWay(ino, asker, place);
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
-    const isOthers = (ino: Inode): boolean => (pushing.starterFor(ino) ?? ino) !== ino;
-    this.#pusher = new Pusher({ ...deps, index, isOthers, onDirty, onInTheWay, onKeptOpen, onNameless });
+    this.#pusher = new Pusher({ ...deps, index, onDirty, onInTheWay, onKeptOpen, onNameless });
     this.#reporter = new SyncReporter({ ...deps, agenda, pushing });
   }
 
@@ -173,7 +162,7 @@ export class SyncLoop {
     this.#agenda.stop();
     this.#pushing.abortAll('the mount stops');
     for (const request of this.#requests) request.abort(new DOMException('the mount stops', 'AbortError'));
-    if (this.#pushing.size > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
+    while (this.#pushing.size > 0) await this.#pushEnd();
   }
 
   /** A person's pause; null while pushes may be sent. */
@@ -248,7 +237,7 @@ export class SyncLoop {
         const pushed = [...held].filter((ino) => this.#pushing.has(ino));
         busy = pushed.length > 0;
         for (const ino of pushed) this.#pushing.abort(ino, 'given up');
-        if (busy) await new Promise<void>((resolve) => this.#onPushEnd.push(resolve));
+        if (busy) await this.#pushEnd();
       }
       if (inos.some(isOpenForWriting)) throw new UsageError('a file in it is open for writing: close it first');
       const given = this.#discarding.preview(inos);
@@ -297,13 +286,13 @@ export class SyncLoop {
 
   /** One turn of the loop: decides about some nodes, starts what may start. Never long. */
   #turn(): void {
-    this.#agenda.decideSome();
-    for (const push of this.#agenda.ready()) void this.#push(push);
+    for (const push of this.#agenda.turn()) void this.#push(push);
     if (this.#agenda.rest()) for (const request of this.#requests) request.check();
   }
 
   /** Never rejects. */
   async #push(push: Push): Promise<void> {
+    const { store, health } = this.#deps;
     const { ino } = push.action;
     const signal = this.#pushing.start(ino);
     this.#reporter.changed();
@@ -312,11 +301,12 @@ export class SyncLoop {
       if (!(await this.#isOvertaken(push, signal))) {
         const outcome = await this.#pusher.push(push.action, signal);
         // Recovering the outcome of the previous push does not count as a response to the next one, if there is one.
-        if (push.action.type !== 'find-out' || !this.#isLeft(ino)) {
+        const isLeft = store.get('dirty', ino) !== undefined || this.#intents.ownedBy(ino) !== undefined;
+        if (push.action.type !== 'find-out' || !isLeft) {
           this.#unanswered.delete(ino);
           this.#refusals.drop(ino);
         }
-        if (outcome !== 'unchanged') this.#deps.health.pushed();
+        if (outcome !== 'unchanged') health.pushed();
         this.#agenda.succeeded(push, outcome);
       }
     } catch (error) {
@@ -324,20 +314,22 @@ export class SyncLoop {
       // A network may have refused instead of the service. In that case a person can do nothing.
       isInDoubt = failure.type === 'park' && failure.isRefusal && this.#state === 'running';
       if (failure.type === 'park' && isInDoubt) void this.#doubt(push, failure, error);
-      else this.#record(push.action, failure, error);
+      else this.#record(this.#pushing.ownerOf(ino), push.action.type, failure, error);
     }
     const owner = this.#pushing.ownerOf(ino);
     this.#pushing.end(ino);
     if (!isInDoubt) this.#pushing.release(ino);
     this.#over(push, () => this.#agenda.ended(push, owner));
     for (const heard of this.#onPushEnd.splice(0)) heard();
-    if (this.#pushing.size === 0) for (const done of this.#onIdle.splice(0)) done();
     this.#wake();
   }
 
-  /** As `failed`, for a failure of `failed` itself. Never throws. */
-  #record({ ino: starter, type }: Action, failure: PushFailure, error: unknown): void {
-    const ino = this.#pushing.ownerOf(starter);
+  #pushEnd(): Promise<void> {
+    return new Promise((resolve) => this.#onPushEnd.push(resolve));
+  }
+
+  /** As `#failed`, which may fail itself. Never throws. A failure to plan affects only its node. */
+  #record(ino: Inode, type: Action['type'] | 'decide', failure: PushFailure, error: unknown): void {
     try {
       this.#failed(ino, type, failure, error);
     } catch (err) {
@@ -348,12 +340,12 @@ export class SyncLoop {
 
   /** Parks the node once the refusal is known to come from the service. Its push has no place in the queue meanwhile. Never rejects. */
   async #doubt(push: Push, refusal: Parked, error: unknown): Promise<void> {
-    const { ino } = push.action;
+    const { ino, type } = push.action;
     const verdict = await this.#refusals.verdict(push);
     const owner = this.#pushing.ownerOf(ino);
     if (verdict === null) return this.#pushing.release(ino); // discarded, retried, or left to the next start
-    if (verdict.type === 'refused') this.#record(push.action, refusal, error);
-    else if (verdict.type === 'unconfirmed') this.#record(push.action, pushFailureOf(verdict.error), verdict.error);
+    if (verdict.type === 'refused') this.#record(owner, type, refusal, error);
+    else if (verdict.type === 'unconfirmed') this.#record(owner, type, pushFailureOf(verdict.error), verdict.error);
     else if (verdict.type === 'changed') this.#agenda.failed(owner, null);
     this.#pushing.release(ino);
     this.#over(push, () => this.#agenda.settled(push, owner));
@@ -372,10 +364,6 @@ export class SyncLoop {
     }
   }
 
-  #isLeft(ino: Inode): boolean {
-    return this.#deps.store.get('dirty', ino) !== undefined || this.#intents.ownedBy(ino) !== undefined;
-  }
-
   /** Whether the preflight changed what has to be done about the node. */
   async #isOvertaken({ action, before }: Push, signal: AbortSignal): Promise<boolean> {
     // Recovery is needed whatever happened to the place, and deletions have a preflight of their own.
@@ -390,8 +378,8 @@ export class SyncLoop {
     return !isDeepStrictEqual(store.get('node', action.ino), before.node);
   }
 
-  #failed(ino: Inode, type: Action['type'], failure: PushFailure, error: unknown): void {
-    const { log, store, health } = this.#deps;
+  #failed(ino: Inode, type: Action['type'] | 'decide', failure: PushFailure, error: unknown): void {
+    const { log, health } = this.#deps;
     switch (failure.type) {
       case 'stopped':
         return;
@@ -408,19 +396,19 @@ export class SyncLoop {
         else if (failure.trouble === 'error') health.erred(ino);
         // `this`: a local cause, or a state of the node. It says nothing about the service.
         this.#agenda.failed(ino, failure.afterMs);
-        log.warn({ ino, action: type, detail: failure.detail, err: error }, 'push postponed');
+        log[type === 'decide' ? 'error' : 'warn'](
+          { ino, action: type, detail: failure.detail, err: error },
+          'push postponed',
+        );
         return;
       case 'park': {
         if (failure.isRefusal) health.pushed();
-        const isWanted = store.get('dirty', ino) !== undefined;
-        store.transact((tx) => this.#park(tx, ino, failure));
-        this.#tellParked(ino, type, failure);
+        const isParked = this.#park(ino, type, failure);
         // An upload of which nothing was sent has nothing to resume. The outcome of other requests still has to be found out.
         // The node is parked even if this cannot be stored.
         const begun = this.#intents.ownedBy(ino);
         if (begun?.content != null && !mayHaveActed(begun)) this.#intents.forget(begun.id);
-        // Discarded meanwhile: no person sees it parked, and none will retry it.
-        else if (begun !== undefined && !isWanted) this.#agenda.failed(ino, null);
+        else if (!isParked) this.#agenda.failed(ino, null);
         return;
       }
       default:
@@ -436,35 +424,16 @@ export class SyncLoop {
     if (before !== undefined && before < answers) this.#agenda.failed(ino, null);
   }
 
-  /** Planning failed. The failure affects only its node. Never throws. */
-  #undecided(ino: Inode, error: unknown): void {
-    const failure = pushFailureOf(error);
-    const { store } = this.#deps;
-    try {
-      if (failure.type === 'park' && store.get('dirty', ino) !== undefined) {
-        // The intent stays open: no request asked for its outcome.
-        store.transact((tx) => this.#park(tx, ino, failure));
-        this.#tellParked(ino, 'decide', failure);
-        return;
-      }
-    } catch (err) {
-      this.#deps.log.error({ ino, err }, 'a failure was not recorded');
-    }
-    this.#deps.log.error({ ino, err: error }, 'the next push of a node could not be decided');
-    this.#agenda.failed(ino, null);
-  }
-
-  #park(tx: Transaction, ino: Inode, { reason, detail }: Parked): void {
-    const dirty = tx.get('dirty', ino);
-    if (dirty === undefined) return;
-    tx.put('dirty', ino, { ...dirty, parked: { reason, detail, atMs: this.#deps.clock.nowMs() } });
-  }
-
-  #tellParked(ino: Inode, action: Action['type'] | 'decide', { reason, detail }: Parked): void {
-    const { log, store, onEvent } = this.#deps;
+  /** @returns false for a node that is not dirty, because it was discarded: no person sees it parked, and none will retry it */
+  #park(ino: Inode, action: Action['type'] | 'decide', { reason, detail }: Parked): boolean {
+    const { log, store, clock, onEvent } = this.#deps;
+    const dirty = store.get('dirty', ino);
+    if (dirty === undefined) return false;
+    store.transact((tx) => tx.put('dirty', ino, { ...dirty, parked: { reason, detail, atMs: clock.nowMs() } }));
     log.error({ ino, action, reason, detail }, 'push refused and parked');
     this.#reporter.changed();
     onEvent({ type: 'parked', path: pathOf(store, ino), reason });
+    return true;
   }
 
   /**

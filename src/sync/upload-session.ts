@@ -7,7 +7,7 @@ import { writeNode } from '../store/node-table.ts';
 import { boundOf, reportedTime } from '../store/service-time.ts';
 import type { RemoteFacet } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
-import { isOnlyAbandonedSince, isTakenOverBy, knownOf, ownAmong } from './conflict.ts';
+import { isOnlyAbandonedSince, knownOf, ownAmong } from './conflict.ts';
 import { type Complete, DraftBody } from './draft-body.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { ownerOf } from './outcome.ts';
@@ -153,7 +153,6 @@ export class UploadSession {
       const started = {
         ...{ owner: ino, parentResource: null, name: null, resource: remote.resource, content },
         action: isPlain ? ('fill' as const) : ('new-version' as const),
-        isTakeOver: isTakenOverBy(tx, remote, content),
       };
       return intents.begin(tx, started, clock.nowMs());
     });

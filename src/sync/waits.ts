@@ -1,11 +1,9 @@
 import type { Inode } from '../base/vocabulary.ts';
 
-/** The wait chains: which node waits for the push of which other node. Each node waits for at most one other. */
+/** The wait graph: which node waits for the push of which other node. Each node waits for at most one other. */
 export class Waits {
   readonly #blockers = new Map<Inode, Inode>();
   readonly #waiters = new Map<Inode, Set<Inode>>();
-  /** Nodes whose wait chain is known to end. Without this memo, each node of a long chain would walk to its end. */
-  readonly #ending = new Set<Inode>();
 
   add(ino: Inode, blocker: Inode): void {
     this.end(ino);
@@ -15,14 +13,19 @@ export class Waits {
     waiters.add(ino);
   }
 
-  /** The nodes of the cycle that `ino` is part of; empty if its chain ends, or leads into a cycle of other nodes. */
-  ringOf(ino: Inode): readonly Inode[] {
-    if (this.#ending.has(ino) || this.#ending.size > ENDING_MAX) this.#ending.clear();
+  /**
+   * The nodes of the cycle that `ino` is part of, in the order of the waits; empty if its chain ends, or leads into a cycle of other nodes.
+   *
+   * @param acyclic nodes that earlier calls of the same turn found on no cycle. Without them, each node of a long chain would walk to its end
+   */
+  ringOf(ino: Inode, acyclic: Set<Inode>): readonly Inode[] {
+    // Its wait may be new.
+    if (acyclic.has(ino)) acyclic.clear();
     const ring = new Set<Inode>();
     let at: Inode | undefined = ino;
-    for (; at !== undefined && !ring.has(at) && !this.#ending.has(at); at = this.#blockers.get(at)) ring.add(at);
+    for (; at !== undefined && !ring.has(at) && !acyclic.has(at); at = this.#blockers.get(at)) ring.add(at);
     if (at === ino) return [...ring];
-    for (const one of ring) this.#ending.add(one);
+    for (const one of ring) acyclic.add(one);
     return [];
   }
 
@@ -41,5 +44,3 @@ export class Waits {
     yield* this.#waiters.get(blocker) ?? [];
   }
 }
-
-const ENDING_MAX = 100_000;

@@ -72,10 +72,13 @@ export class ListingFence {
    */
   strangers(folder: ResourceUrl | null, requestedSequence: number): (entry: RemoteEntry) => boolean {
     const names = new Set<string | null>();
-    for (const { parentResource, name } of this.#intents.open())
+    const resources = new Set<ResourceUrl | null>();
+    for (const { resource, parentResource, name } of this.#intents.open()) {
+      resources.add(resource);
       if (parentResource !== null && parentResource === folder) names.add(name);
+    }
     return ({ url, name }) =>
-      !this.#intents.concerns(url) && !names.has(name) && requestedSequence > (this.#endedResources.get(url) ?? 0);
+      !resources.has(url) && !names.has(name) && requestedSequence > (this.#endedResources.get(url) ?? 0);
   }
 
   #note(ino: Inode, resource: ResourceUrl | null): void {

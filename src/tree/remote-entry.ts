@@ -86,12 +86,11 @@ export function keptTime(
  * The push reads the history and detects foreign versions by it (`sync/conflict`).
  */
 export function withBytesOf(
-  base: Pick<RemoteFacet, 'sizeBytes' | 'modified' | 'content' | 'createdHereMs' | 'takenOverBy'>,
+  base: Pick<RemoteFacet, 'sizeBytes' | 'modified' | 'content' | 'createdHereMs'>,
   reported: RemoteFacet,
 ): RemoteFacet {
-  const { sizeBytes, modified, content, createdHereMs, takenOverBy } = base;
-  const bytes = { sizeBytes, modified, content, createdHereMs };
-  return { ...reported, ...bytes, ...(takenOverBy !== undefined && { takenOverBy }) };
+  const { sizeBytes, modified, content, createdHereMs } = base;
+  return { ...reported, sizeBytes, modified, content, createdHereMs };
 }
 
 /** With what was set here before the resource was gone for a while; with the times only where the bytes are the same. */

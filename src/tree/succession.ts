@@ -1,6 +1,6 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { Intents } from '../store/intents.ts';
-import { newInode, removeNode, writeNode } from '../store/node-table.ts';
+import { isMoved, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
 
 /**
@@ -72,7 +72,7 @@ export class Succession {
   vacate(before: NodeRecord, nowMs: number): void {
     const { remote, local } = before;
     if (remote === null || local === null || before.kind === 'folder' || before.localOnly) return;
-    if (local.parent !== remote.parent || local.name !== remote.shownAs) return;
+    if (isMoved(local, remote)) return;
     this.#forgetOld(nowMs);
     this.#vacated.delete(keyOf(local.parent, local.name));
     this.#vacated.set(keyOf(local.parent, local.name), { ino: before.ino, atMs: nowMs });
@@ -131,8 +131,7 @@ export class Succession {
       writeNode(tx, source, { ...source, remote: null }, nowMs);
       this.#bury(tx, source.kind, orphan, nowMs);
     }
-    const content = source.local?.content ?? null;
-    return content === null ? remote : { ...remote, takenOverBy: content };
+    return remote;
   }
 
   /**

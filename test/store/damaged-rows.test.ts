@@ -12,7 +12,7 @@ const [SOUND, DAMAGED] = [2 as Inode, 3 as Inode];
 
 const intent = (name: string): IntentRecord => ({
   ...{ owner: SOUND, action: 'create-file', phase: 'sent', startedMs: 1, parentResource: 'p' as ResourceUrl, name },
-  ...{ resource: null, content: null, version: null, sizeBytes: null, isTakeOver: false },
+  ...{ resource: null, content: null, version: null, sizeBytes: null },
 });
 const dirty = (detail: string): DirtyRecord => ({ sinceMs: 1, parked: { reason: 'quota', detail, atMs: 2 } });
 

@@ -102,7 +102,7 @@ describe('an intent', () => {
     expect(refs()).toBe(2);
     intents.forget(id);
     expect(refs()).toBe(1);
-    expect([intents.get(id), intents.ownedBy(ONE), intents.concerns(FILE)]).toEqual([undefined, undefined, false]);
+    expect([intents.get(id), intents.ownedBy(ONE)]).toEqual([undefined, undefined]);
   });
 
   test('is found by its new owner after a transfer, with its identity', () => {

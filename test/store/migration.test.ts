@@ -77,21 +77,21 @@ function expectIntentsOfLayout3(store: Store): void {
   expect(fill).toEqual([
     4,
     {
-      ...{ ...none, owner: 4, action: 'fill', phase: 'begun', startedMs: 2000, isTakeOver: false },
+      ...{ ...none, owner: 4, action: 'fill', phase: 'begun', startedMs: 2000 },
       ...{ resource: url('two'), content: 3 },
     },
   ]);
   expect(upload).toEqual([
     6,
     {
-      ...{ ...none, owner: 6, action: 'new-version', phase: 'sent', startedMs: 1000, isTakeOver: true },
+      ...{ ...none, owner: 6, action: 'new-version', phase: 'sent', startedMs: 1000 },
       ...{ resource: url('one'), content: 5, version: `${url('one')}/version/1` },
     },
   ]);
   expect(creation).toEqual([
     900,
     {
-      ...{ ...none, owner: 900, action: 'create-folder', phase: 'sent', startedMs: 3000, isTakeOver: false },
+      ...{ ...none, owner: 900, action: 'create-folder', phase: 'sent', startedMs: 3000 },
       ...{ parentResource: url('root'), name: 'made' },
     },
   ]);

@@ -80,7 +80,6 @@ const CREATION = {
   content: null,
   version: null,
   sizeBytes: null,
-  isTakeOver: false,
 } as const;
 
 const record = (tx: Transaction, id: ContentId): ContentRecord => tx.get('content', id) as ContentRecord;

@@ -101,7 +101,7 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     }),
     remote: sampleRemote(1, 'raw/name', { shownAs: 'raw_name', content: 8 as ContentId, createdHereMs: 5 }),
   });
-  const rareFields = [sampleRemote(1, 'a', { takenOverBy: 4 as ContentId }), sampleRemote(1, 'b', { nameBefore: 'c' })];
+  const rareFields = [sampleRemote(1, 'a'), sampleRemote(1, 'b', { nameBefore: 'c' })];
   const intent = {
     owner: 2 as Inode,
     action: 'trash',
@@ -113,7 +113,6 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     content: 3 as ContentId,
     version: null,
     sizeBytes: null,
-    isTakeOver: false,
   } as const;
   const abandoned = {
     ...intent,
@@ -121,7 +120,6 @@ test('every field of every record comes back, from the overlay, from LMDB and fr
     phase: 'abandoned',
     content: null,
     sizeBytes: 7,
-    isTakeOver: true,
   } as const;
   const dirty = { sinceMs: 1.5, parked: { reason: 'quota', detail: 'full', atMs: 3 } } as const;
   store.transact((tx) => {

@@ -50,7 +50,7 @@ beforeEach(() => {
     intents,
     health,
     isPaused: () => false,
-    pushing: Object.assign(pushing, { starterFor: () => null }),
+    pusherOf: (ino) => (pushing.has(ino) ? ino : null),
     requests: [],
     isOpen: () => false,
     isBeingWritten: () => false,
@@ -74,9 +74,8 @@ function make(name: string, kind: 'file' | 'folder' = 'folder', parent: Inode = 
 
 /** One turn. @returns what is being pushed from now on */
 function turn(): Push[] {
-  agenda.decideSome();
   const begun: Push[] = [];
-  for (const push of agenda.ready()) {
+  for (const push of agenda.turn()) {
     pushing.add(push.action.ino);
     begun.push(push);
   }

@@ -89,6 +89,44 @@ test('a file that is emptied while it is compared with what was sent is not push
   expect(shown()).toEqual(['half and half']);
 });
 
+test('a file renamed over another one while its bytes are compared leaves the upload of the other one alone', async () => {
+  const { service, mount, tower } = world;
+  const bytes = Buffer.alloc(4 * 1024 * 1024, 'bytes');
+  await mount.writeFile('new', bytes);
+  await world.converge();
+  await savedAndSent('base', 'change');
+  bytes[bytes.byteLength - 1] = 0;
+  await mount.writeFile('new', bytes);
+  const readAll = tower.contents.readAll.bind(tower.contents);
+  let renamed: Promise<unknown> | null = null;
+  tower.contents.readAll = (id, extent) => {
+    renamed ??= mount.rename('new', 'file');
+    return readAll(id, extent);
+  };
+  for (let round = 0; round < 5; round++) await world.pass(2_000);
+
+  expect(renamed).not.toBeNull();
+  const uploads = service.pending.filter(({ name }) => /^(put|version)/.test(name));
+  expect(uploads.map(({ name }) => name.split(' ')[0])).toEqual(['putVersionData']);
+  answerAll();
+  await world.converge();
+  expect(service.tree().get('/file')).toBe(bytes.toString());
+});
+
+test('a failed push counts for the file that was renamed over its file: that one is not pushed again immediately', async () => {
+  const { service, mount } = world;
+  await savedAndSent('base', 'change');
+  await mount.writeFile('new', Buffer.from('newer'));
+  await mount.rename('new', 'file');
+  for (const request of service.pending.splice(0)) request.settle({ type: 'refuse', status: 500 });
+  await world.pass(0);
+
+  expect(service.pending).toEqual([]);
+  answerAll();
+  await world.converge();
+  expect([...service.tree()]).toEqual([['/file', 'newer']]);
+});
+
 test('what is saved after a first PUT of which nothing was heard is sent, though it is as long', async () => {
   let stage: 'put' | 'asked' | 'over' = 'put';
   world.service.auto = (name) => {

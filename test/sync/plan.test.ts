@@ -4,7 +4,7 @@ import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
 import { DirtyIndex } from '../../src/sync/dirty-index.ts';
-import { type Decision, decide, type PlanView } from '../../src/sync/plan.ts';
+import { type Decision, decide, type PlanView, wayOut } from '../../src/sync/plan.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
 
 /** `here` and `there`: `folder inode/name`; null for not there. */
@@ -50,6 +50,11 @@ function recordOf({ ino, kind = 'folder', here, there, contentHere, contentThere
 
 /** What the plan decides about each dirty node of a tree drawn so. The root is inode 1. */
 function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {}): (ino: number) => Decision {
+  const view = viewOf(sketches, special);
+  return (ino) => decide(ino as Inode, view);
+}
+
+function viewOf(sketches: readonly Sketch[], special: Partial<PlanView> = {}): PlanView {
   const store = new MemoryStore();
   store.transact((tx) => {
     for (const id of [100, 101, 102]) {
@@ -70,7 +75,7 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
   });
   const index = new DirtyIndex(store, new Intents(store));
   for (const [ino] of store.all('dirty')) index.refresh(ino);
-  const view: PlanView = {
+  return {
     nowMs: 0,
     elapsedMs: 0,
     saveWindowMs: 60_000,
@@ -78,12 +83,11 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
     node: (ino) => store.get('node', ino),
     child: (parent, name) => store.get('node', store.get('name', [parent, name]) ?? (0 as Inode)),
     dirty: (ino) => store.get('dirty', ino),
-    senderTo: () => null,
     settledMs: () => 0,
     triedMs: () => 0,
-    isPushing: () => false,
+    pusherOf: () => null,
+    sendsVersion: () => false,
     isUnsure: () => false,
-    predecessor: () => null,
     occupants: (parent, name) => index.occupants(parent, name),
     remoteChildren: (folder) => index.remoteChildren(folder),
     whoNeeds: ({ content }) => (content === null ? null : index.whoNeeds(content)),
@@ -94,7 +98,6 @@ function decisions(sketches: readonly Sketch[], special: Partial<PlanView> = {})
     remoteName: (name) => name,
     ...special,
   };
-  return (ino) => decide(ino as Inode, view);
 }
 
 const wait = (ino: number, because: string): object => ({ type: 'wait', for: ino, because });
@@ -160,22 +163,38 @@ describe('the order that the service accepts', () => {
     expect(about(3)).toMatchObject({ action: { type: 'relocate', name: 'c' } });
   });
 
-  test('a circle of names over a temporary one', () => {
-    const about = decisions([
+  test('a circle of names is opened by a temporary name, unless one of them does not wait any more', () => {
+    const circle = [
       { ino: 2, here: '1/b', there: '1/a' },
       { ino: 3, here: '1/c', there: '1/b' },
       { ino: 4, here: '1/a', there: '1/c' },
-    ]);
-    expect(about(2)).toMatchObject({ action: { type: 'relocate', ino: 3, name: null } });
+    ];
+    const ring = [2, 3, 4] as Inode[];
+    expect([2, 3, 4].map(decisions(circle))).toEqual([wait(3, 'name'), wait(4, 'name'), wait(2, 'name')]);
+    expect(wayOut(ring, viewOf(circle))).toMatchObject({ action: { type: 'relocate', ino: 3, name: null } });
+    expect(wayOut(ring, viewOf(circle, { pusherOf: (ino) => (ino === 4 ? ino : null) }))).toBeNull();
+    expect(wayOut([2, 3] as Inode[], viewOf(circle))).toBeNull();
   });
 
   test('a file that becomes the folder it lies in gets out of the way', () => {
-    const about = decisions([
+    const sketches = [
       { ino: 2, here: '3/a', there: '1/a', kind: 'file' },
       { ino: 3, here: '1/a', there: null },
-    ]);
-    expect(about(2)).toEqual(wait(3, 'parent'));
-    expect(about(3)).toMatchObject({ action: { type: 'relocate', ino: 2, parent: 1, name: null } });
+    ] as const;
+    expect([2, 3].map(decisions(sketches))).toEqual([wait(3, 'parent'), wait(2, 'name')]);
+    const way = { action: { type: 'relocate', ino: 2, parent: 1, name: null } };
+    expect(wayOut([2, 3] as Inode[], viewOf(sketches))).toMatchObject(way);
+  });
+
+  test('a deleted file that is still open leaves its name', () => {
+    const sketches = [
+      { ino: 2, here: null, there: '1/a', kind: 'file' },
+      { ino: 3, here: '1/a', there: null },
+    ] as const;
+    expect(decisions(sketches)(3)).toEqual(wait(2, 'name'));
+    expect(decisions(sketches, { isOpen: (ino) => ino === 2 })(3)).toMatchObject({
+      action: { type: 'relocate', ino: 2, parent: 1, name: null },
+    });
   });
 });
 
@@ -226,7 +245,7 @@ describe('what waits', () => {
   });
 
   test('for a push that another node began and that is now for this one', () => {
-    expect(decisions([file], { predecessor: () => 9 as Inode })(2)).toEqual(wait(9, 'push'));
+    expect(decisions([file], { pusherOf: () => 9 as Inode })(2)).toEqual(wait(9, 'push'));
   });
 
   test('a folder with an open file in it does not go whole', () => {
