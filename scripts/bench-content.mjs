@@ -24,10 +24,14 @@ const LOOKS = fileURLToPath(new URL('./measure/looks.mjs', import.meta.url));
 const DROP = 'sync; echo 1 > /proc/sys/vm/drop_caches || true';
 
 const results = new Results('content', { rounds: ROUNDS, quick, bigMiB: BIG_MIB, hugeMiB: HUGE_MIB });
-const rate = (mib, seconds) => (mib * 1.048576) / seconds;
-const secondsToRead = (path) => run(`cat ${path} > /dev/null`).seconds;
+const rate = (/** @type {number} */ mib, /** @type {number} */ seconds) => (mib * 1.048576) / seconds;
+const secondsToRead = (/** @type {string} */ path) => run(`cat ${path} > /dev/null`).seconds;
 
-/** A file without repeated content. */
+/**
+ * A file without repeated content.
+ * @param {import('node:fs').PathLike} path
+ * @param {number} mib
+ */
 function bytesFile(path, mib) {
   const fd = openSync(path, 'w');
   const block = Buffer.alloc(1024 ** 2);
@@ -39,13 +43,21 @@ function bytesFile(path, mib) {
   closeSync(fd);
 }
 
-/** Offsets without equal distances, which read-ahead would detect. */
+/**
+ * Offsets without equal distances, which read-ahead would detect.
+ * @param {number} i
+ */
 function hash(i) {
   const mixed = Math.imul(i + 1, 0x9e3779b1);
   return Math.imul(mixed ^ (mixed >>> 15), 0x85ebca77) >>> 0;
 }
 
-/** Single reads timed inside one process: milliseconds. */
+/**
+ * Single reads timed inside one process: milliseconds.
+ * @param {string} file
+ * @param {number[]} offsets
+ * @param {number} length
+ */
 function timedReads(file, offsets, length) {
   const script = `const fs=require('fs');const fd=fs.openSync(${JSON.stringify(file)},'r');const b=Buffer.alloc(${length});
     const t=[];for(const o of ${JSON.stringify(offsets)}){const s=performance.now();fs.readSync(fd,b,0,${length},o);t.push(performance.now()-s);}
@@ -53,21 +65,29 @@ function timedReads(file, offsets, length) {
   return JSON.parse(execFileSync(process.execPath, ['-e', script], { encoding: 'utf8', timeout: 300_000 }));
 }
 
-/** Bytes of files that a mount has fetched since its start. */
+/**
+ * Bytes of files that a mount has fetched since its start.
+ * @param {import('./measure/ground.mjs').Mounted} mount
+ */
 function fetchedBytes(mount) {
   return Number(/^cfs_bytes_total\{[^}]*direction="down"[^}]*\} (\d+)/m.exec(mount.cfs('metrics'))?.[1]);
 }
 
-/** Private memory (RssAnon and shared slots) of a process, five times a second, in a process of its own. @returns the peak, MiB */
+/**
+ * Private memory (RssAnon and shared slots) of a process, five times a second, in a process of its own.
+ * @returns the peak, MiB
+ * @param {number} pid
+ */
 function watchMemory(pid) {
   const script = `const fs=require('fs');let peak=0;const look=()=>{try{const s=fs.readFileSync('/proc/${pid}/status','utf8');
     const of=(n)=>Number(new RegExp(n+':\\\\s+(\\\\d+) kB').exec(s)?.[1]??0);peak=Math.max(peak,of('RssAnon')+of('RssShmem'));}catch{}};
     setInterval(look,200);process.on('SIGTERM',()=>{look();fs.writeSync(1,String(peak/1024));process.exit(0)});
     process.stdin.resume().on('end',()=>process.exit(1));`; // with this process
   const child = spawn(process.execPath, ['-e', script], { stdio: ['pipe', 'pipe', 'inherit'] });
+  /** @type {Buffer[]} */
   const text = [];
   child.stdout.on('data', (chunk) => text.push(chunk));
-  return async (what) => {
+  return async (/** @type {string} */ what) => {
     const ended = new Promise((resolve) => child.once('close', resolve));
     child.kill();
     await ended;
@@ -77,7 +97,10 @@ function watchMemory(pid) {
   };
 }
 
-/** Writes files to the server by a mount that is ended afterwards. */
+/**
+ * Writes files to the server by a mount that is ended afterwards.
+ * @param {string[][]} files
+ */
 async function fillServer(files) {
   const writer = ground.mount('planter');
   for (const [name, source] of files) run(`cp ${ground.base}/${source} ${writer.directory}/${name}`);
@@ -101,7 +124,12 @@ async function readFirst() {
     const offsets = Array.from({ length: RANDOM_READS }, (_, i) => 4096 * (hash(i) % (HUGE_MIB * 256)));
     const random = fetchedBytes(reader);
     const times = timedReads(large, offsets, 4096);
-    results.note('random 4 KiB read, mean', 'ms', OURS, times.reduce((sum, each) => sum + each, 0) / times.length);
+    results.note(
+      'random 4 KiB read, mean',
+      'ms',
+      OURS,
+      times.reduce((/** @type {number} */ sum, /** @type {number} */ each) => sum + each, 0) / times.length,
+    );
     results.note('… bytes fetched per read', 'KiB', OURS, (fetchedBytes(reader) - random) / 1024 / times.length);
     warmMemory(ground.base, 2 * BIG_MIB);
     const seconds = secondsToRead(`${reader.directory}/big-${round}`);
@@ -195,9 +223,15 @@ async function upload() {
  * Then (no gate, and not in the quick run) with a mount whose names the kernel must look up each time, compared with an idle bindfs.
  */
 async function busy() {
-  const namesIn = (directory) => run(`cd ${directory}; for i in $(seq 0 199); do : > f$i; done; ls > /dev/null`);
+  const namesIn = (/** @type {string} */ directory) =>
+    run(`cd ${directory}; for i in $(seq 0 199); do : > f$i; done; ls > /dev/null`);
   const options = ['--settle', '100ms', '--drain', '0s'];
-  const lookBeside = async (coming, flags, besides, say) => {
+  const lookBeside = async (
+    /** @type {string} */ coming,
+    /** @type {string[]} */ flags,
+    /** @type {string[]} */ besides,
+    /** @type {(read: { p50: number, p99: number }, at: number) => void} */ say,
+  ) => {
     const mount = ground.mount('busy', [...options, ...flags]);
     // The second time the files are known, and the process is new.
     if (coming === 'huge') {
@@ -223,11 +257,16 @@ async function busy() {
   if (quick) return;
   const bound = ground.bindfs('bound', ['-o', 'entry_timeout=0,attr_timeout=300']);
   if (bound !== null) namesIn(join(ground.base, 'bound-behind'));
-  await lookBeside('again', ['--entry-timeout', '0'], bound === null ? [] : [bound], ({ p50, p99 }, at) => {
-    const peer = at === 0 ? OURS : 'bindfs';
-    results.note('the same, the kernel asks at each look, p50', 'ms', peer, p50);
-    results.note('the same, the kernel asks at each look, p99', 'ms', peer, p99);
-  });
+  await lookBeside(
+    'again',
+    ['--entry-timeout', '0'],
+    bound === null ? [] : [bound],
+    ({ p50, p99 }, /** @type {number} */ at) => {
+      const peer = at === 0 ? OURS : 'bindfs';
+      results.note('the same, the kernel asks at each look, p50', 'ms', peer, p50);
+      results.note('the same, the kernel asks at each look, p99', 'ms', peer, p99);
+    },
+  );
 }
 
 /**
@@ -238,21 +277,23 @@ async function busy() {
 async function near() {
   const first = 'first sequential read of a fresh mount, no distance';
   const later = 'first sequential read, no distance';
+  /** @type {Record<string, string[]>} */
   const rcloneFlags = {
     'rclone, cache off': ['--vfs-cache-mode', 'off', '--buffer-size', '64M'],
     'rclone, cache full': ['--vfs-cache-mode', 'full', '--buffer-size', '64M', '--vfs-read-chunk-size', '64M'],
   };
+  /** @type {['other' | 'big', string][]} */
   const files = [
     ['other', first],
     ['big', later],
   ];
   const data = { other: await ground.dataOf('other'), big: await ground.dataOf('big') };
-  const secondsOfCurl = (file) => {
+  const secondsOfCurl = (/** @type {'other' | 'big'} */ file) => {
     rmSync(join(ground.base, 'curled'), { force: true });
     const { url, authorization } = data[file];
     return run(`curl -sf -H 'Authorization: ${authorization}' -o ${ground.base}/curled '${url}'`).seconds;
   };
-  const readBoth = (peer, read) => {
+  const readBoth = (/** @type {string} */ peer, /** @type {(file: 'other' | 'big') => number} */ read) => {
     for (const [file, measure] of files) {
       run('sync');
       // The bytes will stand twice in the page cache, as the kernel's of the mount and as those of its file.
@@ -260,19 +301,19 @@ async function near() {
       results.note(measure, 'MB/s', peer, rate(BIG_MIB, read(file)));
     }
   };
-  const ours = async (round) => {
+  const ours = async (/** @type {number} */ round) => {
     const reader = ground.mount(`near-${round}`);
     run(`ls ${reader.directory}; sleep 0.3`);
     const memoryOf = watchMemory(reader.pid);
-    readBoth(OURS, (file) => secondsToRead(`${reader.directory}/${file}`));
+    readBoth(OURS, (/** @type {string} */ file) => secondsToRead(`${reader.directory}/${file}`));
     await memoryOf('reading at full speed');
     await ground.discard(reader);
   };
-  const rclone = (peer) => async (round) => {
+  const rclone = (/** @type {string} */ peer) => async (/** @type {number} */ round) => {
     const theirs = await ground.rclone(`${peer.replaceAll(/\W/g, '')}-${round}`, rcloneFlags[peer]);
     if (theirs === null) return;
     run(`ls ${theirs.directory}`);
-    readBoth(peer, (file) => secondsToRead(`${theirs.directory}/${file}`));
+    readBoth(peer, (/** @type {string} */ file) => secondsToRead(`${theirs.directory}/${file}`));
     await ground.discard(theirs);
   };
   const peers = [ours, () => readBoth('curl', secondsOfCurl), ...Object.keys(rcloneFlags).map(rclone)];
@@ -304,6 +345,7 @@ try {
   await ground.clear();
 }
 
+/** @param {Record<string, () => Promise<void>>} parts */
 async function partsOf(parts) {
   for (const [name, part] of Object.entries(parts)) if (only === null || only === name) await part();
 }

@@ -25,11 +25,17 @@ if (process.getuid?.() !== 0) {
   process.exit(1);
 }
 const place = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
-const at = (name) => join(place, name);
+const at = (/** @type {string} */ name) => join(place, name);
+/** @type {string[]} */
 const mounts = [];
-const has = (program) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0;
-const isMounted = (directory) => readFileSync('/proc/self/mounts', 'utf8').includes(` ${directory} `);
+const has = (/** @type {string} */ program) => spawnSync('sh', ['-c', `command -v ${program}`]).status === 0;
+const isMounted = (/** @type {string} */ directory) =>
+  readFileSync('/proc/self/mounts', 'utf8').includes(` ${directory} `);
 
+/**
+ * @param {() => boolean} condition
+ * @param {string} what
+ */
 async function until(condition, what) {
   const end = performance.now() + 20_000;
   while (!condition()) {
@@ -102,6 +108,10 @@ function prepare() {
   };
 }
 
+/**
+ * @param {string} name
+ * @param {{ command: string[], directory?: string, part?: string } | null} server
+ */
 async function round(name, server) {
   const directory = server?.directory ?? at(name === 'passthrough_ll' ? 'passthrough_ll.mount' : name);
   mkdirSync(directory, { recursive: true });
@@ -134,7 +144,11 @@ async function round(name, server) {
   }
 }
 
-/** High percentiles of metadata calls while the main thread of the mounting process computes: 20 ms busy, 20 ms idle. */
+/**
+ * High percentiles of metadata calls while the main thread of the mounting process computes: 20 ms busy, 20 ms idle.
+ * @param {{ command: string[] }} server
+ * @param {Results} results
+ */
 async function tails(server, results) {
   const directory = at('ours');
   mkdirSync(directory, { recursive: true });
@@ -178,6 +192,7 @@ const MEASURES = [
 ];
 
 /** [measure, bound, factor, peer] */
+/** @type {[measure: string, bound: 'at most' | 'at least', factor: number, peer?: string][]} */
 const GATES = [
   ['getattr, one at a time', 'at most', 1.2, 'bindfs'],
   ['getattr, one at a time', 'at most', 0.4, 'fuse-native'],
@@ -199,6 +214,7 @@ const GATES = [
 ];
 
 try {
+  /** @type {Record<string, { command: string[], directory?: string, part?: string } | null> & { ours: { command: string[] } }} */
   const servers = prepare();
   if (options.quick) for (const name of NOT_IN_QUICK) delete servers[name];
   const results = new Results('kernel', { rounds, quick: options.quick });

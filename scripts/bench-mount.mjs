@@ -34,6 +34,7 @@ const MEASURES = [
   ['readMBs', 'read in calls of 1 MiB, page cache dropped', 'MB/s'],
   ['createPerSecond', 'create + 4 KiB + close', 'per s'],
 ];
+/** @type {[measure: string, bound: 'at most' | 'at least', factor: number, peer?: string][]} */
 const GATES = [
   ['getattr of a node in memory', 'at most', 1.3, 'bindfs'],
   ['stat of a node not in memory, first after a start', 'at most', 2, 'bindfs'],
@@ -50,7 +51,10 @@ if (process.argv[2] === '--workload') {
   process.exit(0);
 }
 
-/** Looks up each of many names once, in pseudo-random order, in a known folder. */
+/**
+ * Looks up each of many names once, in pseudo-random order, in a known folder.
+ * @param {string} directory
+ */
 function coldWorkload(directory) {
   const folder = openSync(join(directory, COLD), constants.O_RDONLY | constants.O_DIRECTORY);
   const times = [];
@@ -62,11 +66,15 @@ function coldWorkload(directory) {
   return { coldUs: times.sort((a, b) => a - b)[Math.floor(times.length / 2)] };
 }
 
-/** All measures of one directory, in a process of its own. */
+/**
+ * All measures of one directory, in a process of its own.
+ * @param {string} directory
+ */
 function workload(directory) {
   const result = {};
-  const p50 = (times) => times.sort((a, b) => a - b)[Math.floor(times.length / 2)];
-  const timed = (count, act) => {
+  const p50 = (/** @type {number[]} */ times) =>
+    times.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b)[Math.floor(times.length / 2)];
+  const timed = (/** @type {number} */ count, /** @type {(i: number) => unknown} */ act) => {
     const times = [];
     for (let i = 0; i < count; i++) {
       const start = process.hrtime.bigint();
@@ -89,7 +97,7 @@ function workload(directory) {
   } catch {
     readable = openSync(small, 'r');
   }
-  result.read4kUs = timed(5000, (i) => readSync(readable, aligned, 0, 4096, (i % 16) * 4096));
+  result.read4kUs = timed(5000, (/** @type {number} */ i) => readSync(readable, aligned, 0, 4096, (i % 16) * 4096));
   closeSync(direct);
 
   const block = Buffer.alloc(1024 ** 2, 5);
@@ -98,7 +106,7 @@ function workload(directory) {
   let out = openSync(big, 'w');
   for (let at = 0; at < BIG_BYTES; at += block.length) writeSync(out, block);
   closeSync(out);
-  const mbPerSecond = (bytes) => bytes / 1e6 / (Number(process.hrtime.bigint() - start) / 1e9);
+  const mbPerSecond = (/** @type {number} */ bytes) => bytes / 1e6 / (Number(process.hrtime.bigint() - start) / 1e9);
   result.writeMBs = mbPerSecond(BIG_BYTES);
   spawnSync('sh', ['-c', 'echo 1 > /proc/sys/vm/drop_caches']);
   start = process.hrtime.bigint();
@@ -144,7 +152,10 @@ try {
   }
 
   const results = new Results('mount', { rounds: ROUNDS, quick });
-  const measuredBy = (workload, { name, directory }) => {
+  const measuredBy = (
+    /** @type {string} */ workload,
+    /** @type {{ name: string, directory: string }} */ { name, directory },
+  ) => {
     const words = [fileURLToPath(import.meta.url), workload, directory, ...(quick ? ['--quick'] : [])];
     const run = spawnSync(process.execPath, words, { encoding: 'utf8', timeout: 300_000 });
     if (run.status !== 0) throw new Error(`${name}: ${run.stderr}`);

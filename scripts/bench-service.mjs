@@ -21,7 +21,7 @@ import { OURS, Results } from './measure/results.mjs';
 import { warmMemory } from './measure/warm-memory.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-const flag = (name, fallback) =>
+const flag = (/** @type {string} */ name, /** @type {number} */ fallback) =>
   Number(process.argv.find((word) => word.startsWith(`--${name}=`))?.split('=')[1] ?? fallback);
 const quick = process.argv.includes('--quick');
 const BYTES = flag('bytes', quick ? 128 * 1024 ** 2 : 1024 ** 3);
@@ -33,7 +33,7 @@ const ENTRIES = 100_000;
 const MIB = 1024 * 1024;
 const execFileAsync = promisify(execFile);
 
-const fromDist = (path) => import(join(root, 'dist', path));
+const fromDist = (/** @type {string} */ path) => import(join(root, 'dist', path));
 /** @param {import('node:net').Server} server @returns {number} */
 const portOf = (server) => /** @type {import('node:net').AddressInfo} */ (server.address()).port;
 if (process.argv.includes('--serve')) await serve();
@@ -50,7 +50,10 @@ async function bench() {
   process.exitCode = results.finish();
 }
 
-/** A listing of 100,000 entries, in a process of its own: CPU, memory above the idle process, longest turn of the loop. */
+/**
+ * A listing of 100,000 entries, in a process of its own: CPU, memory above the idle process, longest turn of the loop.
+ * @param {Results} results
+ */
 async function decodeListing(results) {
   const [process_, { cpu, bare, memory, turn }] = await child('--decode', ...(quick ? ['--quick'] : []));
   process_.kill();
@@ -68,7 +71,7 @@ async function decodeOnce() {
   const { decodeCollectionContents } = await fromDist('protocol/messages.js');
   const { SaxesParser } = await import('saxes');
   const chunks = listingChunks();
-  const decode = (each) =>
+  const decode = (/** @type {{ (): void; (): void; (): void; }} */ each) =>
     decodeCollectionContents(
       (async function* () {
         for (const chunk of chunks) {
@@ -136,7 +139,10 @@ function listingChunks() {
   return [...chunks, chunk.subarray(0, used), Buffer.from('</collectionContents>')];
 }
 
-/** Requests of 1 KiB, eight at once: our client and undici's own dispatch, with the same raw server, alternating. */
+/**
+ * Requests of 1 KiB, eight at once: our client and undici's own dispatch, with the same raw server, alternating.
+ * @param {Results} results
+ */
 async function smallRequests(results) {
   const { HttpService } = await fromDist('remote/http/http-service.js');
   const { systemClock } = await fromDist('base/clock.js');
@@ -158,7 +164,7 @@ async function smallRequests(results) {
         onResponseStart() {},
         onResponseData() {},
         onResponseEnd: resolve,
-        onResponseError: (_, error) => reject(error),
+        onResponseError: (/** @type {unknown} */ _, /** @type {Error} */ error) => reject(error),
       };
       agent.dispatch(
         { origin: baseUrl, path: '/v/data', method: 'GET', headers: { Authorization: 'x', 'User-Agent': 'x' } },
@@ -188,7 +194,10 @@ async function smallRequests(results) {
   results.gate(measure, 'at least', 0.7, 'undici.dispatch');
 }
 
-/** Transfers of one large file: the client and curl with the same server, and the server and a bare file server, alternating. */
+/**
+ * Transfers of one large file: the client and curl with the same server, and the server and a bare file server, alternating.
+ * @param {Results} results
+ */
 async function transfers(results) {
   const { HttpService } = await fromDist('remote/http/http-service.js');
   const { createTransfer } = await fromDist('transfer/transfer.js');
@@ -212,10 +221,12 @@ async function transfers(results) {
     const transfer = createTransfer({ service, clock: systemClock, log: silentLogger });
     const authorization = await accessToken(origin, keys, refreshToken);
     // Not the synchronous form: undici counts the time of an idle line in turns of the loop.
-    const curl = (...args) => execFileAsync('curl', ['-sSf', '-H', `Authorization: ${authorization}`, ...args]);
+    const curl = (/** @type {string[]} */ ...args) =>
+      execFileAsync('curl', ['-sSf', '-H', `Authorization: ${authorization}`, ...args]);
     const { signal } = new AbortController();
     const [source, target] = [join(directory, 'source'), join(directory, 'target')];
     await writeSource(source);
+    /** @type {import('../src/base/resources.ts').BodyPiece[]} */
     const pieces = [{ kind: 'file', path: source, offset: 0, length: BYTES }];
     const user = await service.user();
     const size = `${BYTES / MIB} MiB`;
@@ -227,7 +238,7 @@ async function transfers(results) {
       const file = await service.createFile(user.home, `large ${round}`, 'application/octet-stream');
       const ours = await service.createVersion(file);
       const theirs = await service.createVersion(file);
-      const timed = async (act) => {
+      const timed = async (/** @type {() => Promise<unknown>} */ act) => {
         warmMemory(directory, (BYTES / MIB) * 1.25);
         // The check takes seconds in one turn. A connection that the server closed meanwhile must not get the next upload.
         await sleep(10);
@@ -235,13 +246,18 @@ async function transfers(results) {
         await act();
         return { speed: BYTES / MIB / ((performance.now() - startMs) / 1000), cpu: cpuMs(cpu) };
       };
-      const bySelf = async (measure, act) => {
+      const bySelf = async (/** @type {string} */ measure, /** @type {() => Promise<unknown>} */ act) => {
         const { speed, cpu } = await timed(act);
         results.note(measure, 'MiB/s', OURS, speed);
         results.note(`… CPU, ${measure === up ? 'up' : 'down'}`, 'ms', OURS, cpu);
       };
       /** curl with our server is a peer of the client, and the measure of the server. */
-      const byCurl = async (measure, server, ours, bare) => {
+      const byCurl = async (
+        /** @type {string} */ measure,
+        /** @type {string} */ server,
+        /** @type {{ (): import('node:child_process').PromiseWithChild<{ stdout: string; stderr: string; }>; (): import('node:child_process').PromiseWithChild<{ stdout: string; stderr: string; }>; }} */ ours,
+        /** @type {{ (): import('node:child_process').PromiseWithChild<{ stdout: string; stderr: string; }>; (): import('node:child_process').PromiseWithChild<{ stdout: string; stderr: string; }>; }} */ bare,
+      ) => {
         rmSync(target, { force: true });
         const { speed } = await timed(ours);
         results.note(measure, 'MiB/s', 'curl', speed);
@@ -292,7 +308,14 @@ async function transfers(results) {
   }
 }
 
-/** Peak memory of both directions without garbage; in a separate pass, because the forced collections slow everything down. */
+/**
+ * Peak memory of both directions without garbage; in a separate pass, because the forced collections slow everything down.
+ * @param {import('../src/remote/http/http-service.ts').HttpService} service
+ * @param {import('../src/transfer/transfer.ts').Transfer} transfer
+ * @param {{ home: import('../src/base/vocabulary.ts').ResourceUrl }} user
+ * @param {import('../src/base/resources.ts').BodyPiece[]} pieces
+ * @param {string} target
+ */
 async function liveBuffers(service, transfer, user, pieces, target) {
   setFlagsFromString('--expose-gc');
   const gc = runInNewContext('gc');
@@ -311,6 +334,11 @@ async function liveBuffers(service, transfer, user, pieces, target) {
   return most;
 }
 
+/**
+ * @param {string} origin
+ * @param {{ accessKeyId: string; privateAccessKey: string }} keys
+ * @param {string} refreshToken
+ */
 async function accessToken(origin, keys, refreshToken) {
   const { encodeTokenAuthRequest } = await fromDist('protocol/messages.js');
   const { accessKeyId, privateAccessKey } = keys;
@@ -319,6 +347,7 @@ async function accessToken(origin, keys, refreshToken) {
   return answer.headers.get('location');
 }
 
+/** @param {import('node:fs').PathLike} path */
 async function writeSource(path) {
   const stream = createWriteStream(path);
   const piece = Buffer.alloc(4 * MIB, 'not all of it the same ');
@@ -329,7 +358,10 @@ async function writeSource(path) {
   await new Promise((resolve) => stream.end(resolve));
 }
 
-/** Starts another process of this script; resolves with its first message. */
+/**
+ * Starts another process of this script; resolves with its first message.
+ * @param {string[]} args
+ */
 async function child(...args) {
   const process_ = fork(fileURLToPath(import.meta.url), args, {
     stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
@@ -361,7 +393,10 @@ async function serve() {
   process.on('disconnect', () => process.exit());
 }
 
-/** The figures of a child, on request. */
+/**
+ * The figures of a child, on request.
+ * @param {import('node:child_process').ChildProcess} process_
+ */
 function answered(process_) {
   process_.send('how much memory?');
   return new Promise((resolve) => process_.once('message', resolve));
@@ -397,6 +432,7 @@ function rawServer() {
   process.on('disconnect', () => process.exit());
 }
 
+/** @param {NodeJS.CpuUsage | undefined} before */
 function cpuMs(before) {
   const { user, system } = process.cpuUsage(before);
   return (user + system) / 1000;

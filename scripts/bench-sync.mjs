@@ -16,6 +16,7 @@ const FOLDERS = 40;
 const CALLS = 1000;
 const WARM_FILES = quick ? 1500 : 3000;
 const PATIENCE_MS = 180_000;
+/** @type {Record<string, string>} */
 const CALL_NAMES = { mkdir: 'mkdir', close: 'close of 4 KiB that were written', rename: 'rename', unlink: 'unlink' };
 const UNPACK_HERE = `unpack ${FILES} files until the last close`;
 const UNPACK_COLD = `unpack ${FILES} files as the first thing that a mount does`;
@@ -148,7 +149,10 @@ function singleCalls() {
   return [...measures.values()];
 }
 
-/** rclone says nothing about its queue without a control port: the server is asked, now and then. */
+/**
+ * rclone says nothing about its queue without a control port: the server is asked, now and then.
+ * @param {() => boolean | Promise<boolean>} isDone
+ */
 async function until(isDone) {
   const begun = performance.now();
   while (!(await isDone())) {
@@ -158,7 +162,10 @@ async function until(isDone) {
   }
 }
 
-/** Requests that a mount has sent since its start. */
+/**
+ * Requests that a mount has sent since its start.
+ * @param {import('./measure/ground.mjs').Mounted} mount
+ */
 function requestsOf(mount) {
   return Number(/^cfs_requests_total(?:\{[^}]*\})? (\d+)/m.exec(mount.cfs('metrics'))?.[1]);
 }

@@ -24,7 +24,9 @@ const SIZES = [
 if (!quick) SIZES.push(['10⁶', 100]);
 
 const results = new Results('tree', { rounds: ROUNDS, quick });
+/** @type {Record<string, number[]>} */
 const lookups = {};
+/** Samples by size. @type {Record<string, number[]>} */
 const starts = {};
 const ground = await Ground.lay();
 try {
@@ -35,7 +37,7 @@ try {
   await ground.clear();
 }
 const [smallest, largest] = [SIZES[0][0], SIZES[SIZES.length - 1][0]];
-const ratio = (times) => median(times[largest]) / median(times[smallest]);
+const ratio = (/** @type {Record<string, number[]>} */ times) => median(times[largest]) / median(times[smallest]);
 results.note(`until ready, ${largest} beside ${smallest} nodes`, '×', OURS, ratio(starts));
 results.note(`lookup, ${largest} beside ${smallest} nodes`, '×', OURS, ratio(lookups));
 for (const [size] of SIZES) results.gate(`private memory after find over ${size} nodes`, 'at most', 150);
@@ -43,7 +45,11 @@ results.gate(`until ready, ${largest} beside ${smallest} nodes`, 'at most', 1.25
 results.gate(`lookup, ${largest} beside ${smallest} nodes`, 'at most', 2);
 process.exitCode = results.finish();
 
-/** A mount whose store holds the tree. @returns its nodes */
+/**
+ * A mount whose store holds the tree.
+ * @returns its nodes
+ * @param {number} tops
+ */
 function planted(tops) {
   const mount = mounted(tops);
   ground.end(mount); // the store has its root from now on
@@ -59,20 +65,27 @@ function planted(tops) {
   return nodes;
 }
 
+/** @param {number} tops */
 function mounted(tops) {
   return ground.mount(`tree-${tops}`, FLAGS);
 }
 
-/** One start: how long, lookups, and after the last of them a walk over everything. */
+/**
+ * One start: how long, lookups, and after the last of them a walk over everything.
+ * @param {{ size: string, tops: number, nodes: number }} tree
+ * @param {boolean} isLast
+ */
 function measure({ size, tops, nodes }, isLast) {
   const start = performance.now();
   const mount = mounted(tops);
+  const startMs = performance.now() - start;
   starts[size] ??= [];
-  starts[size].push(performance.now() - start);
-  results.note(`until ready, ${size} nodes`, 'ms', OURS, starts[size].at(-1));
+  starts[size].push(startMs);
+  results.note(`until ready, ${size} nodes`, 'ms', OURS, startMs);
+  const lookupUs = lookedUp(mount.directory, tops);
   lookups[size] ??= [];
-  lookups[size].push(lookedUp(mount.directory, tops));
-  results.note(`lookup of a known name among ${size} nodes`, 'µs', OURS, lookups[size].at(-1));
+  lookups[size].push(lookupUs);
+  results.note(`lookup of a known name among ${size} nodes`, 'µs', OURS, lookupUs);
   if (isLast) {
     const found = run('find . | wc -l', { cwd: mount.directory });
     if (Number(found.out) !== nodes) throw new Error(`find saw ${found.out.trim()} of ${nodes} nodes`);
@@ -82,13 +95,21 @@ function measure({ size, tops, nodes }, isLast) {
   ground.end(mount);
 }
 
-/** Private memory of a process without the slots that it shares with the kernel's side of it: RssAnon. */
+/**
+ * Private memory of a process without the slots that it shares with the kernel's side of it: RssAnon.
+ * @param {number} pid
+ */
 function anonymousMiB(pid) {
   const [, kib] = /RssAnon:\s+(\d+) kB/.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
   return Number(kib) / 1024;
 }
 
-/** In a process of its own: paths of three known names, in a pseudo-random order. @returns µs for each of the three lookups */
+/**
+ * In a process of its own: paths of three known names, in a pseudo-random order.
+ * @returns µs for each of the three lookups
+ * @param {string} directory
+ * @param {number} tops
+ */
 function lookedUp(directory, tops) {
   const script = `const fs=require('fs');let seed=12345;
     const below=(n)=>{seed=(Math.imul(seed,1664525)+1013904223)>>>0;return Math.floor(seed/2**32*n);};const t=[];

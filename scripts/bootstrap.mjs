@@ -11,21 +11,31 @@ const root = fileURLToPath(new URL('..', import.meta.url));
 /** `npm test` calls this with the flag: more packages are of use, and none is necessary. */
 const forTests = process.argv.includes('--for-tests');
 
+/** @param {string} text */
 function say(text) {
   console.error(`bootstrap: ${text}`);
 }
 
+/** @param {string} text */
 function fail(text) {
   say(text);
   process.exit(1);
 }
 
+/**
+ * @param {string} command
+ * @param {string[]} args
+ */
 function run(command, args, options = {}) {
   // All output goes to standard error: standard output belongs to the command that follows.
   const { status, error } = spawnSync(command, args, { cwd: root, stdio: ['ignore', 2, 2], ...options });
   if (status !== 0) fail(`${command} ${args.join(' ')} failed${error ? ` (${error.message})` : ''}`);
 }
 
+/**
+ * @param {string | URL} path
+ * @param {string} value
+ */
 function stampIs(path, value) {
   return existsSync(path) && readFileSync(path, 'utf8') === value;
 }
@@ -33,7 +43,10 @@ function stampIs(path, value) {
 const dist = join(root, 'dist');
 const lock = join(dist, '.bootstrap-lock');
 
-/** A process by its pid and start time (proc(5)), because pids are reused. */
+/**
+ * A process by its pid and start time (proc(5)), because pids are reused.
+ * @param {number} pid
+ */
 function lifeOf(pid) {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
@@ -63,7 +76,7 @@ function mayBegin() {
   }
   const owner = textOf(lock);
   // The lock of a killed process is removed.
-  if (owner !== null && lifeOf(owner.split(' ')[0]) !== owner) rmSync(lock, { force: true });
+  if (owner !== null && lifeOf(Number(owner.split(' ')[0])) !== owner) rmSync(lock, { force: true });
   return false;
 }
 
@@ -71,6 +84,7 @@ function letGo() {
   if (textOf(lock) === self) rmSync(lock, { force: true });
 }
 
+/** @param {string} path */
 function textOf(path) {
   try {
     return readFileSync(path, 'utf8');

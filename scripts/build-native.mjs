@@ -22,6 +22,7 @@ const faulty = sanitize && process.argv.includes('--faulty');
 const host = `${process.platform}-${process.arch}`;
 const target = process.argv.includes('--target') ? process.argv[process.argv.indexOf('--target') + 1] : host;
 /** The cross compilers as Debian names them, and the machine in the header of what they build: elf(5), e_machine. */
+/** @type {Record<string, { compiler: string, machine: number }>} */
 const TARGETS = {
   'linux-x64': { compiler: 'x86_64-linux-gnu-gcc', machine: 62 },
   'linux-arm64': { compiler: 'aarch64-linux-gnu-gcc', machine: 183 },

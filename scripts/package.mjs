@@ -49,7 +49,7 @@ const { values: flags } = parseArgs({
   },
 });
 const architecture = flags.arch === 'amd64' ? 'x64' : flags.arch;
-const debianArchitecture = DEBIAN_ARCHITECTURES[architecture];
+const debianArchitecture = DEBIAN_ARCHITECTURES[/** @type {keyof typeof DEBIAN_ARCHITECTURES} */ (architecture)];
 if (debianArchitecture === undefined) throw new Error(`no package for ${architecture}: x64 or arm64`);
 
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));

@@ -43,7 +43,12 @@ if (name !== undefined && !parts.has(name)) {
 }
 const firstSeed = process.env.CFS_FIRST_SEED ?? String(1_000_000 + Math.floor(Math.random() * 1_000_000_000));
 
-/** Shows what a command says. @returns its exit code, and its lines of figures */
+/**
+ * Shows what a command says.
+ * @returns {Promise<{ code: number, figures: string[] }>} its exit code, and its lines of figures
+ * @param {string[]} args
+ * @param {NodeJS.ProcessEnv} env
+ */
 function run(args, env) {
   return new Promise((resolve) => {
     const child = spawn(process.execPath, args, {
@@ -51,6 +56,7 @@ function run(args, env) {
       stdio: ['ignore', 'pipe', 'inherit'],
       env: { ...process.env, ...env },
     });
+    /** @type {string[]} */
     const figures = [];
     createInterface({ input: child.stdout }).on('line', (line) => {
       console.log(line);
@@ -61,12 +67,14 @@ function run(args, env) {
   });
 }
 
-/** @param report path of what vitest's json reporter wrote */
+/** @param {string} report path of what vitest's json reporter wrote */
 function outcomeIn(report) {
   try {
+    /** @type {{ name: string, status: string, assertionResults: { status: string, fullName: string }[] }[]} */
     const files = JSON.parse(readFileSync(report, 'utf8')).testResults;
     const tests = files.flatMap((file) => file.assertionResults);
-    const namesOf = (wanted) => tests.filter(({ status }) => status === wanted).map(({ fullName }) => fullName);
+    const namesOf = (/** @type {string} */ wanted) =>
+      tests.filter(({ status }) => status === wanted).map(({ fullName }) => fullName);
     const failed = namesOf('failed');
     // A hook that fails is no test.
     const broken = files.filter(

@@ -67,7 +67,10 @@ function isThere({ program, file = '' }) {
     : spawnSync('sh', ['-c', `ls ${before}*${after}`], { stdio: 'ignore' }).status === 0;
 }
 
-/** Whether execvp(3) would find it: a name with a slash is a path, and is looked for nowhere else (CC=/opt/llvm/bin/clang). */
+/**
+ * Whether execvp(3) would find it: a name with a slash is a path, and is looked for nowhere else (CC=/opt/llvm/bin/clang).
+ * @param {string} program
+ */
 export function onPath(program) {
   const places = program.includes('/') ? [''] : (process.env.PATH ?? '').split(delimiter);
   return places.some((directory) => {
@@ -85,7 +88,10 @@ export function mayInstall() {
   return process.getuid?.() === 0 && onPath('apt-get');
 }
 
-/** The command that installs the packages. */
+/**
+ * The command that installs the packages.
+ * @param {string[]} packages
+ */
 export function installCommand(packages) {
   return `sudo apt-get install -y ${packages.join(' ')}`;
 }
@@ -101,7 +107,7 @@ const POLICY_TEXT =
  * @returns {boolean} whether all of them are installed; what apt-get says of a failure is on standard error
  */
 export function install(packages) {
-  const apt = (stderr, ...args) =>
+  const apt = (/** @type {'ignore' | 2} */ stderr, /** @type {string[]} */ ...args) =>
     spawnSync('apt-get', ['-qq', ...args], {
       env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
       stdio: ['ignore', 'ignore', stderr],

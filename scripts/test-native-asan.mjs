@@ -23,6 +23,7 @@ if (!libasan.startsWith('/')) {
 /**
  * Reports go to files: the processes under test are children of the tests. Not those of UndefinedBehaviorSanitizer, which beside the
  * other one does not heed its log_path: they end the process and stand in its standard error, which test/kernel/mount-driver.ts keeps.
+ * @param {string} name
  */
 function reporting(name) {
   const logs = join(place, name);
@@ -38,7 +39,10 @@ function reporting(name) {
   };
 }
 
-/** The reports about the addon. */
+/**
+ * The reports about the addon.
+ * @param {string} logs
+ */
 function reportsIn(logs) {
   const reports = [];
   for (const name of readdirSync(logs)) {
@@ -55,6 +59,7 @@ function reportsIn(logs) {
   return reports;
 }
 
+/** @param {string[]} flags */
 function built(...flags) {
   execFileSync(process.execPath, [join(root, 'scripts/build-native.mjs'), '--sanitize', ...flags], {
     stdio: 'inherit',
@@ -117,7 +122,13 @@ function receiverTested() {
   return judged('the receiver', logs, tests.status);
 }
 
-/** Shows the reports. @returns whether there are none, and the tests passed */
+/**
+ * Shows the reports.
+ * @returns whether there are none, and the tests passed
+ * @param {string} what
+ * @param {string} logs
+ * @param {number | null} status
+ */
 function judged(what, logs, status) {
   const reports = reportsIn(logs);
   console.error(

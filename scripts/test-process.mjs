@@ -56,6 +56,7 @@ export function run(command, args, limitMs, { cwd, output = 'inherit' }) {
   });
 }
 
+/** @param {string} mark */
 function processesOf(mark) {
   return readdirSync('/proc').filter((name) => {
     if (!/^\d+$/.test(name) || Number(name) === process.pid) return false;
@@ -67,7 +68,10 @@ function processesOf(mark) {
   });
 }
 
-/** Ends the processes of killed tests: mounts end in order at SIGTERM; what is left after 10 s is killed. */
+/**
+ * Ends the processes of killed tests: mounts end in order at SIGTERM; what is left after 10 s is killed.
+ * @param {string} mark
+ */
 async function sweep(mark) {
   for (const { signal, waitMs } of /** @type {const} */ ([
     { signal: 'SIGTERM', waitMs: 10_000 },

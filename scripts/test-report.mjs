@@ -18,8 +18,7 @@ const FAILURE_ENDS = /^⎯{10,}(\[\d+\/\d+\]⎯*)?$/;
 /**
  * The failures that vitest's default reporter printed: assertion, difference, first lines of the stack. The first one begins
  * with the seed and what was said last before it.
- *
- * @param said what one run printed, without colours
+ * @param {string} said what one run printed, without colours
  * @returns lines of each; the end of it all as the only one when no failure is named there
  */
 export function failuresIn(said) {
@@ -28,6 +27,7 @@ export function failuresIn(said) {
     .filter((line) => line.trim() !== '')
     .map((line) => (line.length > LINE_CHARS_MAX ? `${line.slice(0, LINE_CHARS_MAX)}…` : line));
   const heading = lines.findIndex((line) => HEADING.test(line));
+  /** @type {string[][]} */
   const failures = [];
   let inFailure = false;
   for (const line of heading < 0 ? [] : lines.slice(heading)) {
@@ -41,13 +41,20 @@ export function failuresIn(said) {
   return failures;
 }
 
-/** All failures in at most about `REPORT_LINES_MAX` lines: each keeps its beginning and its end. */
+/**
+ * All failures in at most about `REPORT_LINES_MAX` lines: each keeps its beginning and its end.
+ * @param {string[][]} failures
+ */
 export function reportOf(failures) {
   const each = Math.floor(REPORT_LINES_MAX / Math.max(failures.length, 1));
   const linesMax = Math.min(FAILURE_LINES_MAX, Math.max(FAILURE_LINES_MIN, each));
   return failures.map((lines) => shortened(lines, linesMax).join('\n')).join('\n\n');
 }
 
+/**
+ * @param {string[]} lines
+ * @param {number} linesMax
+ */
 function shortened(lines, linesMax) {
   if (lines.length <= linesMax) return lines;
   const head = Math.ceil((linesMax * 2) / 3);

@@ -48,28 +48,42 @@ const scratch = mkdtempSync(join(tmpdir(), 'cfs-test-'));
 const total = { passed: 0, failed: 0, skipped: 0 };
 /** Number of skipped tests by what they need. @type {Map<string, number>} */
 const skipped = new Map();
-/** Names of what failed, and the lines that say how. */
+/**
+ * Names of what failed, and the lines that say how.
+ * @type {string[]}
+ */
 const failures = [];
+/** @type {string[][]} */
 const reasons = [];
 
 const node = process.execPath;
 const vitest = join(root, 'node_modules/vitest/vitest.mjs');
 
+/** @param {string} text */
 function heading(text) {
   console.log(`\n== ${text}`);
 }
 
+/** @param {string} text */
 function fail(text) {
   total.failed++;
   failures.push(text);
 }
 
-/** Path of what is written down of something, without its ending. */
+/**
+ * Path of what is written down of something, without its ending.
+ * @param {string} what
+ */
 function scratchOf(what) {
   return join(scratch, what.replaceAll(/[^\w.-]/g, '_'));
 }
 
-/** One check that is not a test: passes or fails as a whole. */
+/**
+ * One check that is not a test: passes or fails as a whole.
+ * @param {string} what
+ * @param {string} command
+ * @param {string[]} args
+ */
 async function check(what, command, args) {
   const said = `${scratchOf(what)}.txt`;
   const { code, took } = await timed(command, args, UNIT_LIMIT_MS, said);
@@ -85,7 +99,12 @@ async function checks() {
   await check('lint and format', node, ['node_modules/@biomejs/biome/bin/biome', 'ci', '.']);
 }
 
-/** @param said path of what the command says */
+/**
+ * @param {string} said path of what the command says
+ * @param {string} command
+ * @param {string[]} args
+ * @param {number} limitMs
+ */
 async function timed(command, args, limitMs, said) {
   const begun = performance.now();
   const output = openSync(said, 'w');
@@ -94,7 +113,11 @@ async function timed(command, args, limitMs, said) {
   return { code, took: `${((performance.now() - begun) / 1000).toFixed(1).padStart(6)} s` };
 }
 
-/** Prints the failures of a run immediately, and again at the very end (of a long log only a part may be shown), with the whole output. */
+/**
+ * Prints the failures of a run immediately, and again at the very end (of a long log only a part may be shown), with the whole output.
+ * @param {string} what
+ * @param {string} said
+ */
 function show(what, said) {
   const text = stripVTControlCharacters(readFileSync(said, 'utf8'));
   const why = failuresIn(text).map((lines) => [`---- ${what}`, ...lines]);
@@ -105,8 +128,9 @@ function show(what, said) {
 
 /**
  * Runs test files with vitest and adds its counts to the total. Prints one line of counts, and for several files one line each.
- *
- * @param files paths or parts of them; none: all of the project
+ * @param {string[]} files paths or parts of them; none: all of the project
+ * @param {string} project
+ * @param {number} limitMs
  */
 async function tests(project, files, limitMs) {
   const [first = `all ${project} tests`, ...others] = files;
@@ -125,7 +149,14 @@ async function tests(project, files, limitMs) {
   if (!passed) show(what, said);
 }
 
-/** Adds the results in `report` to the total. @returns them in words, a line for each file of a few, and else one for all */
+/**
+ * Adds the results in `report` to the total.
+ * @returns them in words, a line for each file of a few, and else one for all
+ * @param {string} report
+ * @param {string} what
+ * @param {number | null} code
+ * @param {number} limitMs
+ */
 function countsOf(report, what, code, limitMs) {
   let results;
   try {
@@ -145,7 +176,10 @@ function countsOf(report, what, code, limitMs) {
       if (test.status === 'failed') fail(`${name}: ${test.fullName}`);
       else if (test.status !== 'passed') countSkipped(reasonOf(test.fullName, name), 1);
     }
-    if (file.status === 'failed' && !file.assertionResults.some((test) => test.status === 'failed'))
+    if (
+      file.status === 'failed' &&
+      !file.assertionResults.some((/** @type {{ status: string; }} */ test) => test.status === 'failed')
+    )
       fail(`${name}: could not be run`);
     all.addAll(counts);
     lines.push(`${name}: ${counts}`);
@@ -157,11 +191,19 @@ function countsOf(report, what, code, limitMs) {
   return lines.length > 0 && lines.length <= SHORT_FILES_MAX ? lines : [`${what}: ${all}`];
 }
 
+/**
+ * @param {string} reason
+ * @param {number} count
+ */
 function countSkipped(reason, count) {
   skipped.set(reason, (skipped.get(reason) ?? 0) + count);
 }
 
-/** The requirement that a skipped test names; its file if it names none. */
+/**
+ * The requirement that a skipped test names; its file if it names none.
+ * @param {string} fullName
+ * @param {string} file
+ */
 function reasonOf(fullName, file) {
   return /\(needs: (.*?)\)(?: |$)/.exec(fullName)?.[1] ?? `see ${file}`;
 }
@@ -171,12 +213,14 @@ class Counts {
   failed = 0;
   skipped = 0;
 
+  /** @param {string} status */
   add(status) {
-    this[status in this ? status : 'skipped']++;
+    this[status === 'passed' || status === 'failed' ? status : 'skipped']++;
   }
 
+  /** @param {Counts} counts */
   addAll(counts) {
-    for (const [word, count] of Object.entries(counts)) this[word] += count;
+    for (const word of /** @type {const} */ (['passed', 'failed', 'skipped'])) this[word] += counts[word];
   }
 
   toString() {
@@ -185,7 +229,11 @@ class Counts {
   }
 }
 
-/** `long` and `short` files in `LANES` lanes: each long one by itself, then the short ones in rows that get shorter towards the end. */
+/**
+ * `long` and `short` files in `LANES` lanes: each long one by itself, then the short ones in rows that get shorter towards the end.
+ * @param {string[]} long
+ * @param {string[]} short
+ */
 async function inLanes(long, short) {
   const waiting = [...short];
   const next = () => {
@@ -216,7 +264,7 @@ function whyNoMounts() {
   if (!existsSync(join(root, 'native-deps/fuse-kernel/build/fuse-kernel.node')))
     return 'no addon, for lack of a C compiler';
   // fusermount3 reads it when an ordinary user unmounts. Minimal images lack it.
-  if (process.getuid() !== 0 && !existsSync('/etc/mtab')) return 'no /etc/mtab, without which only root can unmount';
+  if (process.getuid?.() !== 0 && !existsSync('/etc/mtab')) return 'no /etc/mtab, without which only root can unmount';
   try {
     accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
     return null;
@@ -226,6 +274,7 @@ function whyNoMounts() {
   }
 }
 
+/** @param {string[]} files */
 function countTests(files) {
   const list = spawnSync(node, [vitest, 'list', '--project', 'mount', '--json', ...files], {
     cwd: root,

@@ -10,7 +10,7 @@ import { built } from '../built.mjs';
 import { builtPassthrough } from './passthrough.mjs';
 
 const root = fileURLToPath(new URL('../..', import.meta.url));
-const dist = (path) => join(root, 'dist', path);
+const dist = (/** @type {string} */ path) => join(root, 'dist', path);
 /** @type {typeof import('../../src/base/process-life.ts')} */
 const { processLife } = await import(built('base/process-life.js'));
 /** @type {typeof import('../../src/store/owner-lock.ts')} */
@@ -37,7 +37,12 @@ export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {
   return { seconds, out: done.stdout };
 }
 
-/** Waits for the end of a mount's process, for at most `patienceMs`. @returns whether it has ended */
+/**
+ * Waits for the end of a mount's process, for at most `patienceMs`.
+ * @returns whether it has ended
+ * @param {{ pid: number }} mount
+ * @param {number} patienceMs
+ */
 function hasEnded({ pid }, patienceMs) {
   for (const end = performance.now() + patienceMs; processLife(pid) !== 'ended'; ) {
     if (performance.now() > end) return false;
@@ -53,13 +58,22 @@ function firstGroup(pattern, text) {
   return group;
 }
 
-/** Ends a process that was started here. */
+/**
+ * Ends a process that was started here.
+ * @param {import('node:child_process').ChildProcess} child
+ */
 async function endProcess(child) {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const exit = new Promise((resolve) => child.once('exit', resolve));
   child.kill();
   await exit;
 }
+
+/**
+ * A mount under test: its directory, what it keeps on the disk, and its process.
+ * @typedef {{ directory: string, store: string, pid: number, kept: string, cfs: (...args: string[]) => string, child?: undefined }} Mounted
+ * @typedef {{ directory: string, child: import('node:child_process').ChildProcess, kept: string }} PeerMounted
+ */
 
 export class Ground {
   /** @param {{ serveFlags?: readonly string[] }} [options] `serveFlags`: options of `cfs serve`, such as a latency */
@@ -81,10 +95,14 @@ export class Ground {
   #server = null;
   /** @type {Record<string, string | undefined>} */
   #env = { ...process.env };
+  /** @type {import('node:child_process').ChildProcess[]} */
   #children = [];
+  /** @type {string[]} */
   #mounts = [];
+  /** @type {Mounted[]} */
   #ours = [];
 
+  /** @param {readonly string[]} serveFlags */
   async #begin(serveFlags) {
     for (const name of ['CONFIG', 'STATE', 'CACHE', 'DATA'])
       this.#env[`XDG_${name}_HOME`] = join(this.base, name.toLowerCase());
@@ -104,6 +122,7 @@ export class Ground {
    * A server in a process of its own. It stands for another machine: that it shares the processors of this one must not keep a client from
    * them, of whatever kind, so everybody goes before it.
    * @returns its origin
+   * @param {readonly string[]} flags
    */
   async #serve(flags) {
     const server = spawn(
@@ -136,13 +155,17 @@ export class Ground {
     return JSON.parse(line).origin;
   }
 
-  /** Restarts the server at the same address with other flags, such as a latency. Nothing may be mounted meanwhile. */
+  /**
+   * Restarts the server at the same address with other flags, such as a latency. Nothing may be mounted meanwhile.
+   * @param {readonly string[]} serveFlags
+   */
   async move(serveFlags) {
-    await endProcess(this.#server);
+    if (this.#server !== null) await endProcess(this.#server);
     const origin = await this.#serve(serveFlags);
     if (origin !== this.origin) throw new Error(`the server moved from ${this.origin} to ${origin}`);
   }
 
+  /** @param {string[]} args */
   cfs(...args) {
     const done = spawnSync(process.execPath, [dist('cli/cfs.js'), ...args], {
       env: this.#env,
@@ -153,14 +176,19 @@ export class Ground {
     return done.stdout;
   }
 
+  /** @param {string} name */
   directory(name) {
     const path = join(this.base, name);
     mkdirSync(path, { recursive: true });
     return path;
   }
 
-  /** Our mount. `state`: a store of its own, empty at first. @returns where it is, its store, its process, all that it keeps, and `cfs` for it */
-  mount(name, flags = [], state = name) {
+  /**
+   * Our mount. `state`: a store of its own, empty at first.
+   * @returns where it is, its store, its process, all that it keeps, and `cfs` for it
+   * @param {string} name
+   */
+  mount(name, /** @type {readonly string[]} */ flags = [], state = name) {
     const directory = this.directory(name);
     const env = {
       ...this.#env,
@@ -181,11 +209,22 @@ export class Ground {
     const store = join(accounts, readdirSync(accounts)[0], 'store');
     const pid = ownerOf(store);
     if (pid === null) throw new Error(`no process has the store of ${directory} open`);
-    const mount = { directory, store, pid, kept: env.XDG_STATE_HOME, cfs: (...args) => this.#inEnv(env, ...args) };
+    /** @type {Mounted} */
+    const mount = {
+      directory,
+      store,
+      pid,
+      kept: env.XDG_STATE_HOME,
+      cfs: (/** @type {string[]} */ ...args) => this.#inEnv(env, ...args),
+    };
     this.#ours.push(mount);
     return mount;
   }
 
+  /**
+   * @param {NodeJS.ProcessEnv} env
+   * @param {string[]} args
+   */
   #inEnv(env, ...args) {
     const done = spawnSync(process.execPath, [dist('cli/cfs.js'), ...args], {
       env,
@@ -196,7 +235,10 @@ export class Ground {
     return done.stdout;
   }
 
-  /** rclone's mount of the same folder, its service fully filled in (docs/service.md 13.9); null where rclone is missing. */
+  /**
+   * rclone's mount of the same folder, its service fully filled in (docs/service.md 13.9); null where rclone is missing.
+   * @param {string} name
+   */
   async rclone(name, flags = ['--vfs-cache-mode', 'full']) {
     if (spawnSync('rclone', ['version']).status !== 0) return null;
     const config = await this.#rcloneConfig();
@@ -212,15 +254,21 @@ export class Ground {
     return { directory, child, kept: cache };
   }
 
-  /** A directory that bindfs passes on to another one, `NAME-behind`; null where bindfs is missing. */
-  bindfs(name, flags = []) {
+  /**
+   * A directory that bindfs passes on to another one, `NAME-behind`; null where bindfs is missing.
+   * @param {string} name
+   */
+  bindfs(name, /** @type {readonly string[]} */ flags = []) {
     const [behind, directory] = [this.directory(`${name}-behind`), this.directory(name)];
     if (spawnSync('bindfs', [...flags, behind, directory]).status !== 0) return null;
     this.#mounts.push(directory);
     return directory;
   }
 
-  /** A directory that libfuse's example passes on to another one; null where it cannot be built. */
+  /**
+   * A directory that libfuse's example passes on to another one; null where it cannot be built.
+   * @param {string} name
+   */
   passthrough(name) {
     const program = builtPassthrough(this.base);
     if (program === null) return null;
@@ -242,7 +290,7 @@ export class Ground {
       username: this.#env.CFS_USERNAME,
       password: this.#env.CFS_PASSWORD,
     };
-    const post = async (url, body) => {
+    const post = async (/** @type {string | URL | Request} */ url, /** @type {string} */ body) => {
       const answer = await fetch(url, { method: 'POST', headers: { 'content-type': 'application/xml' }, body });
       return { location: answer.headers.get('location'), text: await answer.text() };
     };
@@ -264,13 +312,17 @@ export class Ground {
     return path;
   }
 
-  /** The number of complete files on the server below `path` of the briefcase, requested over HTTP. */
+  /**
+   * The number of complete files on the server below `path` of the briefcase, requested over HTTP.
+   * @param {string} path
+   */
   async serverFiles(path) {
     await this.#rcloneConfig();
-    const ask = async (url) => (await fetch(url, { headers: { authorization: String(this.token) } })).text();
+    const ask = async (/** @type {string | URL | Request} */ url) =>
+      (await fetch(url, { headers: { authorization: String(this.token) } })).text();
     // A kept connection may have been closed meanwhile: one retry on a new one.
-    const get = (url) => ask(url).catch(() => ask(url));
-    const list = async (folder) => {
+    const get = (/** @type {string} */ url) => ask(url).catch(() => ask(url));
+    const list = async (/** @type {string} */ folder) => {
       const pages = [];
       for (let start = 0, more = true; more; start += 500) {
         const page = await get(`${folder}/contents?start=${start}&max=500`);
@@ -279,24 +331,32 @@ export class Ground {
       }
       return pages.join('');
     };
-    const foldersOf = (page) => [
+    const foldersOf = (/** @type {string} */ page) => [
       ...page.matchAll(/<displayName>([^<]*)<\/displayName><ref>([^<]*\/folder\/[^<]*)<\/ref>/g),
     ];
     const user = await get(`${this.origin}/user`);
+    /** @type {string | undefined} */
     let at = firstGroup(/<magicBriefcase>([^<]+)</, user);
     for (const name of path.split('/')) {
       at = foldersOf(await list(at)).find(([, displayName]) => displayName === name)?.[2];
       if (at === undefined) return 0;
     }
+    /** @type {(folder: string) => Promise<number>} */
     const count = async (folder) => {
       const page = await list(folder);
       const below = await Promise.all(foldersOf(page).map(([, , url]) => count(url)));
-      return (page.match(/<presentOnServer>true</g) ?? []).length + below.reduce((sum, each) => sum + each, 0);
+      return (
+        (page.match(/<presentOnServer>true</g) ?? []).length +
+        below.reduce((/** @type {number} */ sum, /** @type {number} */ each) => sum + each, 0)
+      );
     };
     return count(at);
   }
 
-  /** URL and authorization for the bytes of a top-level file. */
+  /**
+   * URL and authorization for the bytes of a top-level file.
+   * @param {string} name
+   */
   async dataOf(name) {
     await this.#rcloneConfig();
     const headers = { authorization: String(this.token) };
@@ -307,7 +367,11 @@ export class Ground {
     return { url: `${url}/data`, authorization: this.token };
   }
 
-  /** Creates an empty file for another client to fill. @returns URL and authorization for its bytes */
+  /**
+   * Creates an empty file for another client to fill.
+   * @returns URL and authorization for its bytes
+   * @param {string} name
+   */
   async emptyFile(name) {
     await this.#rcloneConfig();
     const headers = { authorization: String(this.token), 'content-type': 'application/xml' };
@@ -318,19 +382,26 @@ export class Ground {
     return { url: `${answer.headers.get('location')}/data`, authorization: this.token };
   }
 
+  /** @param {string} directory */
   unmount(directory) {
     spawnSync('fusermount3', ['-u', directory], { timeout: 30_000 });
     for (let i = 0; i < 200 && readFileSync('/proc/mounts', 'utf8').includes(` ${directory} `); i++)
       spawnSync('sleep', ['0.05']);
   }
 
-  /** Unmounts one of our mounts, and waits for the end of its process. */
+  /**
+   * Unmounts one of our mounts, and waits for the end of its process.
+   * @param {Mounted} mount
+   */
   end(mount) {
     this.unmount(mount.directory);
     if (!hasEnded(mount, 60_000)) throw new Error(`process ${mount.pid} does not end, it had ${mount.directory}`);
   }
 
-  /** Unmounts a mount and removes its files, so that the next one finds the disk in the same state. */
+  /**
+   * Unmounts a mount and removes its files, so that the next one finds the disk in the same state.
+   * @param {Mounted | PeerMounted} mount
+   */
   async discard(mount) {
     if (mount.child === undefined) this.end(mount);
     else {

@@ -17,6 +17,7 @@ for (let count = 0; performance.now() < end; count++) {
     Atomics.wait(pause, 0, 0, 1);
   }
 }
-const quantile = (sorted, part) => sorted[Math.floor(sorted.length * part)];
+const quantile = (/** @type {number[]} */ sorted, /** @type {number} */ part) =>
+  sorted[Math.floor(sorted.length * part)];
 const sorted = took.map((times) => times.toSorted((a, b) => a - b));
 console.log(JSON.stringify(sorted.map((times) => ({ p50: quantile(times, 0.5), p99: quantile(times, 0.99) }))));

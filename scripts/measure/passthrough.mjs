@@ -5,7 +5,11 @@ import { join } from 'node:path';
 
 const SOURCE = '/usr/share/doc/libfuse3-dev/examples/passthrough_ll.c';
 
-/** Builds it into `directory`, where Debian's libfuse3-dev brings its source. @returns the program; null elsewhere */
+/**
+ * Builds it into `directory`, where Debian's libfuse3-dev brings its source.
+ * @returns the program; null elsewhere
+ * @param {string} directory
+ */
 export function builtPassthrough(directory) {
   if (!existsSync(SOURCE) || spawnSync('pkg-config', ['fuse3']).status !== 0) return null;
   const flags = execFileSync('pkg-config', ['--cflags', '--libs', 'fuse3'], { encoding: 'utf8' }).trim().split(/\s+/);

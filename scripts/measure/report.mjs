@@ -5,23 +5,31 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { RESULTS, tableOf } from './results.mjs';
 
+/** @typedef {import('./results.mjs').Summary} Summary */
 const DOCUMENT = fileURLToPath(new URL('../../docs/performance.md', import.meta.url));
 const MARKED = /<!-- bench ([a-z-]+) -->\n[\s\S]*?<!-- \/bench -->/g;
 
-/** The document with each marked part made anew, where `read(name)` has a summary; others stay as they are. */
+/**
+ * The document with each marked part made anew, where `read(name)` has a summary; others stay as they are.
+ * @param {string} text
+ * @param {(name: string) => Summary | null} read
+ */
 export function withResults(text, read) {
-  return text.replace(MARKED, (part, name) => {
+  return text.replace(MARKED, (/** @type {string} */ part, /** @type {string} */ name) => {
     const summary = read(name);
     return summary === null ? part : `<!-- bench ${name} -->\n${sectionOf(summary)}\n<!-- /bench -->`;
   });
 }
 
-/** One benchmark: where and when, its table, how many gates hold. */
+/**
+ * One benchmark: where and when, its table, how many gates hold.
+ * @param {Summary} summary
+ */
 export function sectionOf(summary) {
   const { machine, date, rounds, quick } = summary;
   const peers = Object.entries(machine.peers).map(([name, version]) => `${name} ${version}`);
   const gates = summary.rows.flatMap(({ gates }) => gates);
-  const of = (verdict) => gates.filter(({ holds }) => holds === verdict).length;
+  const of = (/** @type {boolean | null} */ verdict) => gates.filter(({ holds }) => holds === verdict).length;
   const unmeasured = of(null) === 0 ? '' : `, ${of(null)} not measured`;
   return [
     `*${date.slice(0, 10)}, ${machine.cpus} × ${machine.model}, ${machine.memoryGiB} GiB, Linux ${machine.kernel}, Node ${machine.node}, load ${machine.load} at the end;`,
@@ -33,7 +41,7 @@ export function sectionOf(summary) {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const read = (name) => {
+  const read = (/** @type {string} */ name) => {
     const file = join(RESULTS, `${name}.json`);
     const summary = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : null;
     return summary?.machine === undefined ? null : summary; // results of an older form say nothing here

@@ -11,20 +11,37 @@ import { cpus, release, totalmem } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
+/**
+ * `samples` and `medians`: by peer. A judged gate `holds`, does not, or was not measured (null).
+ * @typedef {'at most' | 'at least'} Bound
+ * @typedef {{ bound: Bound, factor: number, peer?: string }} Gate
+ * @typedef {Gate & { ratio: number | null, holds: boolean | null }} Judged
+ * @typedef {{ measure: string, unit: string, medians: Record<string, number>, samples: Record<string, number[]>, gates: Judged[] }} Row
+ * @typedef {{ cpus: number, model: string, memoryGiB: number, kernel: string, node: string, load: number, peers: Record<string, string> }} Machine
+ * @typedef {{ name: string, date: string, machine: Machine, rounds?: number, quick?: boolean, rows: Row[] }} Summary
+ */
+
 export const OURS = 'cfs-mount';
 export const RESULTS = fileURLToPath(new URL('../../bench-results/', import.meta.url));
 
 export class Results {
   #name;
   #facts;
-  /** measure → { unit, samples: { peer: [numbers] }, gates } */
+  /** By measure. @type {Map<string, { unit: string, samples: Record<string, number[]>, gates: Gate[] }>} */
   #measures = new Map();
 
+  /** @param {string} name */
   constructor(name, facts = {}) {
     this.#name = name;
     this.#facts = facts;
   }
 
+  /**
+   * @param {string} measure
+   * @param {string} unit
+   * @param {string} peer
+   * @param {number} value
+   */
   note(measure, unit, peer, value) {
     if (!Number.isFinite(value)) throw new Error(`${measure}, ${peer}: ${value} is not a measurement`);
     const { samples } = this.#measure(measure, unit);
@@ -32,14 +49,20 @@ export class Results {
     samples[peer].push(value);
   }
 
-  /** `bound`: 'at most' or 'at least' `factor` times the peer's median; without a peer, `factor` itself in the measure's unit. */
+  /**
+   * `bound`: 'at most' or 'at least' `factor` times the peer's median; without a peer, `factor` itself in the measure's unit.
+   * @param {string} measure
+   * @param {Bound} bound
+   * @param {number} factor
+   * @param {string} [peer]
+   */
   gate(measure, bound, factor, peer) {
     const known = this.#measures.get(measure);
     if (known === undefined) throw new Error(`a gate for ${measure}, which was not measured`);
     known.gates.push({ bound, factor, ...(peer !== undefined && { peer }) });
   }
 
-  /** As it is written to the file. */
+  /** The summary as it is written to the file. @returns {Summary} */
   summary() {
     const rows = [...this.#measures].map(([measure, { unit, samples, gates }]) => {
       const medians = Object.fromEntries(Object.entries(samples).map(([peer, values]) => [peer, median(values)]));
@@ -55,12 +78,16 @@ export class Results {
     writeFileSync(join(RESULTS, `${this.#name}.json`), `${JSON.stringify(summary, null, 1)}\n`);
     console.log(tableOf(summary));
     const all = summary.rows.flatMap(({ gates }) => gates);
-    const count = (wanted) => all.filter(({ holds }) => holds === wanted).length;
+    const count = (/** @type {boolean | null} */ wanted) => all.filter(({ holds }) => holds === wanted).length;
     const unknown = count(null) > 0 ? `, ${count(null)} not measured` : '';
     console.log(`\n${count(true)} of ${all.length} gates hold${unknown}`);
     return count(false) > 0 ? 1 : 0;
   }
 
+  /**
+   * @param {string} measure
+   * @param {string} unit
+   */
   #measure(measure, unit) {
     let known = this.#measures.get(measure);
     if (known === undefined) {
@@ -71,10 +98,13 @@ export class Results {
   }
 }
 
-/** A summary as a table of Markdown: a row for each measure, a column for each peer, and the gates. */
+/**
+ * A summary as a table of Markdown: a row for each measure, a column for each peer, and the gates.
+ * @param {Pick<Summary, 'rows'>} summary
+ */
 export function tableOf({ rows }) {
   const peers = [...new Set(rows.flatMap(({ medians }) => Object.keys(medians)))].sort(oursFirst);
-  const line = (cells) => `| ${cells.join(' | ')} |`;
+  const line = (/** @type {string[]} */ cells) => `| ${cells.join(' | ')} |`;
   const body = rows.map(({ measure, unit, medians, gates }) =>
     line([
       `${measure}, ${unit}`,
@@ -90,10 +120,16 @@ export function tableOf({ rows }) {
   );
 }
 
+/** @param {number[]} values */
 export function median(values) {
   return values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
+/**
+ * @param {Gate} gate
+ * @param {Record<string, number>} medians
+ * @returns {Judged}
+ */
 function judged(gate, medians) {
   const ours = medians[OURS];
   const against = gate.peer === undefined ? 1 : medians[gate.peer];
@@ -103,17 +139,25 @@ function judged(gate, medians) {
   return { ...gate, ratio, holds: gate.bound === 'at most' ? ratio <= gate.factor : ratio >= gate.factor };
 }
 
+/** @param {Judged} gate */
 function verdict({ ratio, holds, peer }) {
-  if (holds === null) return 'not measured';
+  if (holds === null || ratio === null) return 'not measured';
   const figure = peer === undefined ? '' : `, ${readable(ratio)} ×`;
   return holds ? `yes${figure}` : `**no**${figure}`;
 }
 
+/**
+ * @param {string} a
+ * @param {string} b
+ */
 function oursFirst(a, b) {
   return Number(b === OURS) - Number(a === OURS);
 }
 
-/** Three digits that matter. */
+/**
+ * Three digits that matter.
+ * @param {number} value
+ */
 function readable(value) {
   if (value >= 100) return Math.round(value).toLocaleString('en-US');
   return String(Number(value.toPrecision(3)));
@@ -121,7 +165,7 @@ function readable(value) {
 
 /** Where it was measured: what a reader needs to compare, and nothing that names the machine. */
 function machine() {
-  const version = (command, ...words) => {
+  const version = (/** @type {string} */ command, /** @type {string[]} */ ...words) => {
     const { stdout = '', stderr = '' } = spawnSync(command, words, { encoding: 'utf8' });
     return /\d+(\.\d+)+/.exec(`${stdout ?? ''}${stderr ?? ''}`)?.[0];
   };

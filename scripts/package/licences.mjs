@@ -56,7 +56,7 @@ function sectionsOf(directory, path) {
     return files.map((name) =>
       section(`${title} (${join(path, name)})`, readFileSync(join(directory, path, name), 'utf8')),
     );
-  const text = STANDARD_TEXTS[manifest.license];
+  const text = STANDARD_TEXTS[/** @type {keyof typeof STANDARD_TEXTS} */ (manifest.license)];
   if (text === undefined) throw new Error(`${path}: its licence ${manifest.license} has no text`);
   const author = typeof manifest.author === 'string' ? manifest.author : (manifest.author?.name ?? 'its authors');
   return [section(title, `Copyright (c) ${author}\n\n${text}`)];
