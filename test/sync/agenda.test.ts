@@ -104,7 +104,7 @@ function over(push: Push): void {
   agenda.ended(push, push.action.ino);
 }
 
-test('what was changed is ready when it has settled, and only once', () => {
+test('a changed node is ready once, at the end of its settle delay', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS - 1);
   expect(turn()).toEqual([]);
@@ -118,7 +118,7 @@ test('what was changed is ready when it has settled, and only once', () => {
   expect([turn(), agenda.rest()]).toEqual([[], false]);
 });
 
-test.each(['', ', and its record is read anew'])('what nothing came of is not ready again at once%s', (how) => {
+test.each(['', ', and its record is read anew'])('a push without an effect is repeated only after a pause%s', (how) => {
   make('a');
   clock.advance(SETTLE_MS);
   for (const made of turn()) acknowledge(made);
@@ -135,7 +135,7 @@ test.each(['', ', and its record is read anew'])('what nothing came of is not re
   expect(turn()).toHaveLength(1);
 });
 
-test('a change begins the settle time anew', () => {
+test('a new change restarts the settle delay', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS - 1);
   tree.change(ino, { mode: 0o700 });
@@ -148,7 +148,7 @@ test('a change begins the settle time anew', () => {
   expect(inosOf(turn())).toEqual([ino]);
 });
 
-test('what lies in a new folder waits until the folder was pushed, and nothing is left afterwards', () => {
+test('a node in a new folder is pushed after the folder, and no node stays dirty', () => {
   const folder = make('folder');
   const file = make('file', 'file', folder);
   clock.advance(SETTLE_MS);
@@ -165,7 +165,7 @@ test('what lies in a new folder waits until the folder was pushed, and nothing i
   expect([turn(), agenda.rest(), [...agenda.dirty()]]).toEqual([[], true, []]);
 });
 
-test('before the retry time nothing is ready, and a turn comes at that time', () => {
+test('no push is ready before the retry time, and a turn is requested for that time', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS);
   health.retryAtMs = clock.elapsedMs() + 5_000;
@@ -179,7 +179,7 @@ test('before the retry time nothing is ready, and a turn comes at that time', ()
   expect(inosOf(turn())).toEqual([ino]);
 });
 
-test('a retry time that passes between two readings of the clock is not missed', () => {
+test('a retry time that passes between two readings of the clock still starts a turn', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS);
   health.retryAtMs = clock.elapsedMs() + 1;
@@ -194,7 +194,7 @@ test('a retry time that passes between two readings of the clock is not missed',
   expect(inosOf(turn())).toEqual([ino]);
 });
 
-test('while the service is probed, one push at a time is ready', () => {
+test('during a probe of the service one push at a time is ready', () => {
   const inos = [make('a'), make('b'), make('c')];
   clock.advance(SETTLE_MS);
   health.isProbing = true;
@@ -207,7 +207,7 @@ test('while the service is probed, one push at a time is ready', () => {
   expect(inosOf(turn())).toEqual(inos.filter((ino) => ino !== probe?.action.ino));
 });
 
-test('a push that fails is ready again after a pause that grows, unless somebody wants it now', () => {
+test('a failed push is ready again after a growing pause, or immediately if a sync request names it', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS);
   const pauses: number[] = [];

@@ -4,7 +4,7 @@ import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 /** [S-names-3] At each request of its push, and with a new process or the same one. */
 test.each(['the same process', 'a new process'])(
-  'a file that is renamed over a local one while it is sent keeps its bytes as a draft, and goes from the service (%s)',
+  'a file that is renamed over a local-only one during its upload keeps its bytes as a draft and is deleted on the service (%s)',
   async (next) => {
     for (let stopAt = 0, stopped = true; stopped; stopAt++) {
       const world = new SyncWorld();

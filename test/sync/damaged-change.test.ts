@@ -133,7 +133,7 @@ test('a wait for all pushes ends with an error for a damaged change', async () =
 });
 
 /** [S-damage-3] */
-test('who waits for a folder is, and what is to be given up in another one is', async () => {
+test('a sync request for a folder and a discard in another folder succeed beside a damaged change', async () => {
   const world = new SyncWorld();
   world.mkdir('/a');
   await world.settle();
@@ -170,7 +170,7 @@ test.each(['before', 'after'])(
   },
 );
 
-test('who gave up before it began is told so, and nothing is pushed sooner for it', async () => {
+test('a sync request that was aborted before it began rejects, and starts no push earlier', async () => {
   const world = new SyncWorld();
   world.write('/f', 'f');
 

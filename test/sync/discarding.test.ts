@@ -57,7 +57,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
-  test('of what was deleted, with the folder that it lay in', async () => {
+  test('a discarded deletion restores the nodes together with their deleted folder', async () => {
     const world = knownWorld();
     world.remove('/a/old');
     world.remove('/a');
@@ -67,7 +67,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
-  test('of a file that was made there, and whose bytes were not sent yet: it goes there, too', async () => {
+  test('a discarded new file whose bytes were not sent is deleted on the service too', async () => {
     const world = knownWorld();
     world.service.auto = (name) => ({ type: name.startsWith('putFileData') ? 'lose-request' : 'answer' });
     world.write('/a/made', 'here');
@@ -86,7 +86,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
-  test('of what is on its way, where each push takes another time to end', async () => {
+  test('a discard of running pushes waits for each of them, whatever their durations', async () => {
     const world = knownWorld();
     const { service, sync } = world;
     let begun = 0;
@@ -115,7 +115,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
-  test('of names that were exchanged, and of folders that were moved into each other', async () => {
+  test('a discard undoes an exchange of names and folders that were moved into each other', async () => {
     const world = knownWorld();
     world.rename('/a', '/b', 'exchange');
     world.rename('/a/other', '/b/other');
@@ -125,7 +125,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
-  test('of what was moved out of a folder that somebody deleted meanwhile: it stays within sight', async () => {
+  test('a discarded move out of a remotely deleted folder leaves the file visible', async () => {
     const world = knownWorld();
     const a = world.node('/a').remote?.resource as ResourceUrl;
     world.rename('/a/old', '/b/moved');
@@ -140,7 +140,7 @@ describe('[S-discard-1] changes that are given up', () => {
     checkStore(world.store, 'by others too');
   });
 
-  test('of one file only: the others are pushed', async () => {
+  test('a discard of one file leaves the changes of the others to be pushed', async () => {
     const world = knownWorld();
     world.write('/a/old', 'given up');
     world.write('/b/other', 'kept');
@@ -151,7 +151,7 @@ describe('[S-discard-1] changes that are given up', () => {
     expect(world.service.tree().get('/b/other')).toBe('kept');
   });
 
-  test('that were refused and parked', async () => {
+  test('a discard removes refused and parked changes', async () => {
     const world = knownWorld();
     world.service.auto = () => ({ type: 'refuse', status: 413 });
     world.write('/a/old', 'too much');
@@ -165,7 +165,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
-  test('in the middle of their way to the service: that is ended first', async () => {
+  test('a discard ends a running push first', async () => {
     const world = knownWorld();
     world.service.auto = null;
     world.write('/a/old', 'on its way');
@@ -180,7 +180,7 @@ describe('[S-discard-1] changes that are given up', () => {
   });
 
   test.each(['before', 'after'])(
-    'as a version that nobody heard of: it is no conflicted copy of what is saved %s it is listed',
+    'the version of a discarded upload with a lost response makes no conflicted copy of a remote save %s the next listing',
     async (when) => {
       const world = await givenUpUnheard();
       const { service, clock } = world;
@@ -200,11 +200,11 @@ describe('[S-discard-1] changes that are given up', () => {
     [false, true].map((isOthers) => ({
       what,
       isOthers,
-      then: isOthers ? 'somebody saved it meanwhile' : 'it is gone',
+      then: isOthers ? 'comes back with the save of another client' : 'stays deleted',
     })),
   );
   test.each(deletions)(
-    'as a version that nobody heard of, and then $what is deleted: $then',
+    '$what that is deleted after a discarded upload with a lost response $then',
     async ({ what, isOthers }) => {
       const world = await givenUpUnheard();
       const { service } = world;
@@ -290,7 +290,7 @@ describe('[S-discard-1] changes that are given up', () => {
     await expectNothingLeft(world);
   });
 
-  test('of a file that was renamed over one that is being sent: that is ended, too', async () => {
+  test('a discard of a file that was renamed over one in transfer ends that transfer too', async () => {
     const world = knownWorld();
     const { service, clock } = world;
     world.write('/a/old', 'changed here');
@@ -314,24 +314,27 @@ describe('[S-discard-1] changes that are given up', () => {
   const arrivals = ['bytes', 'more bytes than go in one request'].flatMap((bytes) =>
     ['', ', and the mount starts anew'].map((then) => [bytes, then] as const),
   );
-  test.each(arrivals)('of a new file whose bytes arrived unheard (%s): it goes there, too%s', async (bytes, then) => {
-    const world = knownWorld();
-    const { service, clock } = world;
-    world.write('/a/new', bytes);
-    service.auto = (name) => ({ type: name.startsWith('put') ? 'lose-reply' : 'answer' });
-    clock.advance(SETTLE_MS + 1);
-    await world.quiet();
-    expect(service.tree().get('/a/new')).toBe(bytes);
-    if (then !== '') world.restart();
-    await world.sync.discard(ROOT_INODE, 'discard');
-    service.auto = () => ({ type: 'answer' });
-    await world.settle();
-    await expectNothingLeft(world);
+  test.each(arrivals)(
+    'a discarded new file whose bytes arrived without a response (%s) is deleted on the service too%s',
+    async (bytes, then) => {
+      const world = knownWorld();
+      const { service, clock } = world;
+      world.write('/a/new', bytes);
+      service.auto = (name) => ({ type: name.startsWith('put') ? 'lose-reply' : 'answer' });
+      clock.advance(SETTLE_MS + 1);
+      await world.quiet();
+      expect(service.tree().get('/a/new')).toBe(bytes);
+      if (then !== '') world.restart();
+      await world.sync.discard(ROOT_INODE, 'discard');
+      service.auto = () => ({ type: 'answer' });
+      await world.settle();
+      await expectNothingLeft(world);
 
-    expect(service.tree().has('/a/new')).toBe(false);
-  });
+      expect(service.tree().has('/a/new')).toBe(false);
+    },
+  );
 
-  test('not while a program is writing', async () => {
+  test('a file that a program is writing cannot be discarded', async () => {
     const world = knownWorld();
     const { ino } = world.write('/a/old', 'half');
     world.beingWritten.add(ino);
@@ -351,7 +354,7 @@ describe('[S-discard-1] changes that are given up', () => {
     expect(world.service.tree().get('/a/old')).toBe('synced, and kept open');
   });
 
-  test('are told first, with what would be lost, and nothing is done', async () => {
+  test('a preview lists the losses and changes nothing', async () => {
     const world = knownWorld();
     world.write('/a/old', 'changed');
     world.rename('/a/old', '/a/new name');
@@ -368,32 +371,35 @@ describe('[S-discard-1] changes that are given up', () => {
     expect(world.sync.status().pending).toBe(3);
   });
 
-  test.each(Array.from({ length: 60 }, (_, seed) => seed))('whatever they were (SEED=%i)', async (seed) => {
-    const random = new SeededRandom(seed);
-    const world = knownWorld();
-    for (let step = 0; step < 25; step++) {
-      const paths = [...world.localTree()];
-      if (paths.length === 0) break;
-      const folders = ['', ...paths.filter(([, bytes]) => bytes === null).map(([path]) => path)];
-      const place = (): string => `${random.pick(folders)}/${random.pick(['a', 'b', 'c', 'old'])}`;
-      const [path] = random.pick(paths);
-      const to = place();
-      try {
-        const act = random.below(6);
-        if (act === 0) world.mkdir(to);
-        else if (act === 1 && world.find(to)?.kind !== 'folder') world.write(to, `step ${step}`);
-        else if (act === 2) world.remove(path);
-        else if (act === 3) world.rename(path, to, 'exchange');
-        else world.rename(path, to);
-      } catch (error) {
-        expect(error).toMatchObject({ errno: expect.any(String) });
+  test.each(Array.from({ length: 60 }, (_, seed) => seed))(
+    'a discard of any set of changes restores the state of the service (SEED=%i)',
+    async (seed) => {
+      const random = new SeededRandom(seed);
+      const world = knownWorld();
+      for (let step = 0; step < 25; step++) {
+        const paths = [...world.localTree()];
+        if (paths.length === 0) break;
+        const folders = ['', ...paths.filter(([, bytes]) => bytes === null).map(([path]) => path)];
+        const place = (): string => `${random.pick(folders)}/${random.pick(['a', 'b', 'c', 'old'])}`;
+        const [path] = random.pick(paths);
+        const to = place();
+        try {
+          const act = random.below(6);
+          if (act === 0) world.mkdir(to);
+          else if (act === 1 && world.find(to)?.kind !== 'folder') world.write(to, `step ${step}`);
+          else if (act === 2) world.remove(path);
+          else if (act === 3) world.rename(path, to, 'exchange');
+          else world.rename(path, to);
+        } catch (error) {
+          expect(error).toMatchObject({ errno: expect.any(String) });
+        }
+        if (random.below(12) === 0) {
+          world.clock.advance(SETTLE_MS + 1);
+          await world.quiet();
+        }
       }
-      if (random.below(12) === 0) {
-        world.clock.advance(SETTLE_MS + 1);
-        await world.quiet();
-      }
-    }
-    await world.sync.discard(ROOT_INODE as Inode, 'discard');
-    await expectNothingLeft(world);
-  });
+      await world.sync.discard(ROOT_INODE as Inode, 'discard');
+      await expectNothingLeft(world);
+    },
+  );
 });

@@ -54,7 +54,7 @@ describe.each(PROGRAMS)('$name', (program) => {
     ['slowly, within the settle time', 100, 300],
     ['with the next save at the end of the settle time', 0, SETTLE_MS],
     ['with a minute and more between saves', 0, 70_000],
-  ])('saves three times %s: one file with its history, and nothing beside it', async (_how, stepMs, betweenMs) => {
+  ])('three saves %s leave one file with its history, and nothing beside it', async (_how, stepMs, betweenMs) => {
     for (let number = 1; number <= 3; number++) {
       await save(program, number, stepMs, 'each');
       await world.pass(betweenMs);
@@ -64,7 +64,7 @@ describe.each(PROGRAMS)('$name', (program) => {
     expect(world.service.childrenOf(MODEL_TRASH)).toEqual([]);
   });
 
-  test('a pause longer than the settle time, before any of its calls, loses nothing', async () => {
+  test('a pause longer than the settle delay, before any call of a save, loses nothing', async () => {
     for (const at of program.steps.keys()) {
       await world.close();
       world = await SyncedSide.build();

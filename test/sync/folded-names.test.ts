@@ -14,7 +14,7 @@ beforeEach(() => {
 const there = () => Object.fromEntries(world.service.tree());
 
 describe('a name that is refused because of one that is to leave it', () => {
-  test('a file goes into a folder of its name', async () => {
+  test('a file is moved into a folder of the same name', async () => {
     world.service.add('file', MODEL_ROOT, 'Makefile', Buffer.from('all:'));
     world.learn();
     world.mkdir('/makefile');
@@ -23,7 +23,7 @@ describe('a name that is refused because of one that is to leave it', () => {
     expect(there()).toEqual({ '/makefile': null, '/makefile/Makefile': 'all:' });
   });
 
-  test('all that is in a folder goes into another of its name, and the folder is removed', async () => {
+  test('all entries of a folder are moved into another one of its name, and the folder is removed', async () => {
     const folder = world.service.add('folder', MODEL_ROOT, 'Photos');
     for (const name of ['one', 'two']) world.service.add('file', folder, name, Buffer.from(name));
     world.learn();
@@ -35,7 +35,7 @@ describe('a name that is refused because of one that is to leave it', () => {
   });
 
   test.each(['both in one round', 'one after the other'])(
-    'two change names, and the case of them (%s)',
+    'two entries exchange their names and change the case of them (%s)',
     async (how) => {
       for (const name of ['One', 'Two']) world.service.add('file', MODEL_ROOT, name, Buffer.from(name));
       world.learn();
@@ -48,7 +48,7 @@ describe('a name that is refused because of one that is to leave it', () => {
     },
   );
 
-  test('who has another name by then waits for nobody', async () => {
+  test('a refused node does not wait for a holder that has another name by then', async () => {
     world.service.auto = (request) =>
       request === 'createFolder new' ? { type: 'refuse', status: 403 } : { type: 'answer' };
     world.service.add('file', MODEL_ROOT, 'Makefile', Buffer.from('all:'));
@@ -68,7 +68,7 @@ describe('a name that is refused because of one that is to leave it', () => {
     expect(there()).toEqual({ '/Makefile': 'all:', '/build.txt': 'x' });
   });
 
-  test('where that one is parked in the pause, the other gets a name, and is not told as parked', async () => {
+  test('if the holder is parked during the pause, the other node gets a name and is not reported as parked', async () => {
     world.service.add('folder', MODEL_ROOT, 'folder');
     world.service.add('file', MODEL_ROOT, 'Makefile', Buffer.from('all:'));
     world.learn();

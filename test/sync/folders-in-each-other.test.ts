@@ -56,7 +56,7 @@ async function expectBothAlike(): Promise<void> {
   checkStore(world.store, 'by others too');
 }
 
-test('something else is moved into them', async () => {
+test('another node is moved into two folders with crossed moves', async () => {
   world.rename('/C', '/A/C');
   await settle();
 
@@ -64,7 +64,7 @@ test('something else is moved into them', async () => {
   expect([...world.localTree().keys()].some((path) => path.endsWith('/A/C'))).toBe(true);
 });
 
-test('both are deleted here', async () => {
+test('two folders with crossed moves are both deleted here', async () => {
   world.removeAll('/A');
   await settle();
 
@@ -72,7 +72,7 @@ test('both are deleted here', async () => {
   expect([...world.localTree().keys()]).toEqual(['/C']);
 });
 
-test('both are deleted here, and somebody else puts something into one of them', async () => {
+test('two folders with crossed moves are deleted here, and another client adds an entry to one of them', async () => {
   world.service.add('file', a, 'new', Buffer.from('new'));
   world.removeAll('/A');
   list(a);
@@ -93,7 +93,7 @@ test('the check for folders in each other ends although the service reports such
   expect(world.service.requests.length).toBeLessThan(100);
 });
 
-test('a folder that was never listed, and goes back to where it was, is not taken for empty', async () => {
+test('a folder that was never listed and is moved back does not count as empty', async () => {
   world = new SyncWorld();
   const { service, tree, fence, clock } = world;
   service.auto = () => ({ type: 'answer' });

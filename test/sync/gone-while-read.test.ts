@@ -4,7 +4,7 @@ import type { SyncReport } from '../../src/sync/sync-request.ts';
 import { SyncedSide } from '../harness/synced-side.ts';
 import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 
-test('a file that was renamed here, and is gone, keeps nobody waiting while it is read', async () => {
+test('a file that was renamed here and deleted remotely delays no sync request while it is read', async () => {
   const world = await SyncedSide.build();
   try {
     const { service, mount, sync, tower } = world;
@@ -31,7 +31,7 @@ test('a file that was renamed here, and is gone, keeps nobody waiting while it i
   }
 });
 
-test('of files that are gone and read, however many, nobody looks for what is changed in them', async () => {
+test('remotely deleted files that are being read are not searched for changes, whatever their number', async () => {
   const world = await SyncedSide.build();
   try {
     const { service, mount, tower } = world;

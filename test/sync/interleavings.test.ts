@@ -57,7 +57,7 @@ async function patch(at: number, bytes: Buffer): Promise<void> {
 const fileOf = (): ResourceUrl => world.service.childrenOf(MODEL_ROOT)[0]?.url as ResourceUrl;
 const shown = (): (string | null)[] => [...world.service.tree().values()];
 
-test('a file that is emptied while it is compared with what was sent is not pushed before it is closed', async () => {
+test('a file that is truncated during the comparison with its uploaded bytes is not pushed before it is closed', async () => {
   const { service, mount, tower } = world;
   const bytes = Buffer.alloc(4 * 1024 * 1024, 'bytes');
   await mount.writeFile('file', bytes);
@@ -127,7 +127,7 @@ test('a failed push counts for the file that was renamed over its file: that one
   expect([...service.tree()]).toEqual([['/file', 'newer']]);
 });
 
-test('what is saved after a first PUT of which nothing was heard is sent, though it is as long', async () => {
+test('a save after an unacknowledged first PUT is sent, even if it has the same length', async () => {
   let stage: 'put' | 'asked' | 'over' = 'put';
   world.service.auto = (name) => {
     if (stage === 'put' && name.startsWith('putFileData')) {
@@ -155,7 +155,7 @@ test.each([
   ['nobody else', ['theirs']],
   ['a third one', ['a third one', 'theirs']],
 ])(
-  "somebody's version that ours went over is kept, also where %s saved over ours and it was deleted here",
+  'a remote version that ours replaced is kept, also if %s saved over ours and the file was deleted here',
   async (third, left) => {
     const { service, mount, tower } = world;
     await savedAndSent('base', 'ours');
@@ -174,7 +174,7 @@ test.each([
 );
 
 describe("somebody's version that comes while the file is saved again here is not buried by that", () => {
-  test('made before our look at the history', async () => {
+  test('a remote version that was made before our request for the history is kept as a copy', async () => {
     const { service, mount } = world;
     await savedAndSent('base', 'first');
     await mount.writeFile('file', Buffer.from('second'));
@@ -187,7 +187,7 @@ describe("somebody's version that comes while the file is saved again here is no
   });
 
   test.each(['patched', 'written anew'])(
-    'begun after ours and complete before it, where the file is %s',
+    'a remote version that began after ours and was complete before it is kept as a copy if the file is %s',
     async (how) => {
       const { service, mount } = world;
       service.asBegun = true;
@@ -204,7 +204,7 @@ describe("somebody's version that comes while the file is saved again here is no
   );
 });
 
-test("somebody's version below one of ours is not buried where another comes above ours before the history is asked for", async () => {
+test('a remote version below ours is kept as a copy if another one follows before the history is requested', async () => {
   const { service } = world;
   await savedAndSent('base', 'ours');
   service.addVersion(fileOf(), Buffer.from('theirs, the first'));
@@ -216,7 +216,7 @@ test("somebody's version below one of ours is not buried where another comes abo
   expect(shown().toSorted()).toEqual(['theirs, over ours', 'theirs, the first']);
 });
 
-test("somebody's version below one of ours, of which the history was refused, is not hidden by what was saved since", async () => {
+test('a remote version below ours stays visible although the request for the history was refused and the file was saved since', async () => {
   const { service, mount } = world;
   await savedAndSent('base', 'first');
   service.addVersion(fileOf(), Buffer.from('theirs!'));
@@ -245,13 +245,13 @@ describe("what is discarded here after somebody's version came over one of ours"
     return ino;
   }
 
-  test('leaves a file that is as long as its bytes', async () => {
+  test('a discard leaves a file whose length is that of its bytes', async () => {
     const ino = await discarded('theirs!');
     const { local } = world.tower.store.get('node', ino) ?? {};
     expect(local?.sizeBytes).toBe(world.tower.contents.sizeOf(local?.content as ContentId));
   });
 
-  test('gives way to theirs, also where that is as long as what both were made over', async () => {
+  test('a discarded change gives way to the remote version, even if that has the length of their common base', async () => {
     await discarded('thei');
     world.service.auto = () => ANSWER;
     for (let round = 0; round < 10; round++) {
@@ -262,7 +262,7 @@ describe("what is discarded here after somebody's version came over one of ours"
   });
 });
 
-test('a file of a body that is nowhere is told to a person, and is not the fault of the line', async () => {
+test('a missing file of a body is reported to the user, and the connection counts as reachable', async () => {
   const { service, mount } = world;
   await mount.writeFile('file', Buffer.from('base'));
   await world.converge();
@@ -273,7 +273,7 @@ test('a file of a body that is nowhere is told to a person, and is not the fault
   await untilParked();
 });
 
-test('what lies over a change that becomes a version of another file meanwhile is sent', async () => {
+test('a change over a draft that becomes another file’s version meanwhile is sent', async () => {
   const { service, mount } = world;
   const expected = Buffer.alloc(300_000, 'base');
   await mount.writeFile('file', expected);

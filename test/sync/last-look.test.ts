@@ -21,7 +21,7 @@ async function deleted(): Promise<{ world: SyncWorld; top: ResourceUrl; folders:
   return { world, top, folders };
 }
 
-test('the folders below are looked into some at a time, each once, and only then the uppermost goes', async () => {
+test('the delete preflight lists each folder below once, several in parallel, before the topmost is deleted', async () => {
   const { world, top, folders } = await deleted();
   const first = world.service.pending.map(({ name }) => name);
 
@@ -33,7 +33,7 @@ test('the folders below are looked into some at a time, each once, and only then
   expect(looks.toSorted()).toEqual([top, ...folders].map((url) => `list ${url}`).toSorted());
 });
 
-test('what lies in any one of them since is seen, whichever answers first, and nothing of it is trashed', async () => {
+test('the delete preflight finds a new entry in any folder, whichever answers first, and trashes nothing', async () => {
   for (const at of [0, FOLDERS - 1]) {
     const { world, folders } = await deleted();
     const theirs = world.service.add('file', folders[at] as ResourceUrl, 'theirs', Buffer.from('y'));
@@ -47,7 +47,7 @@ test('what lies in any one of them since is seen, whichever answers first, and n
   }
 });
 
-test('a folder that could not be looked into is not trashed, and no look goes on behind the failure', async () => {
+test('a folder that cannot be listed is not trashed, and no request of its preflight continues after the failure', async () => {
   const { world } = await deleted();
   const [one, ...others] = world.service.pending.splice(0);
   one?.settle({ type: 'refuse', status: 503 });
@@ -63,7 +63,7 @@ test('a folder that could not be looked into is not trashed, and no look goes on
 });
 
 test.each(['the look sees what came into it', 'the look was answered before that came'])(
-  'a folder that a listing brings back while it is looked into stays: %s',
+  'a folder that a listing restores during its preflight stays: %s',
   async (which) => {
     const world = new SyncWorld();
     const url = world.service.add('folder', MODEL_ROOT, 'a');
@@ -102,7 +102,7 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     return { world, file };
   }
 
-  test('goes after one look at it', async () => {
+  test('a single deleted file is deleted on the service after one preflight request', async () => {
     const { world } = deletedFile();
     world.service.requests.length = 0;
 
@@ -128,7 +128,7 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     expect(world.sync.status().pending).toBe(0);
   });
 
-  test('is theirs again where its folder went meanwhile: no listing of that stays behind', async () => {
+  test('a deleted file that was saved elsewhere stays on the service although its folder was deleted here', async () => {
     const world = new SyncWorld({ deletion });
     const folder = world.service.add('folder', MODEL_ROOT, 'a');
     const file = world.service.add('file', folder, 'f', Buffer.from('x'));
@@ -148,7 +148,7 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
     expect([...world.store.all('folder')].map(([listed]) => world.store.get('node', listed)?.kind)).toEqual(['folder']);
   });
 
-  test('stays where it could not be looked at', async () => {
+  test('a deleted file stays on the service if its preflight fails', async () => {
     const { world, file } = deletedFile();
     await world.quiet();
 
@@ -162,7 +162,7 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
   });
 });
 
-test('a file that is deleted for ever goes when its older version, which became a conflicted copy, is a file of its own', async () => {
+test('a permanently deleted file is removed although its older version, a conflicted copy, is a file of its own', async () => {
   const world = new SyncWorld({ deletion: 'forever' });
   const { service } = world;
   service.auto = () => ({ type: 'answer' });

@@ -17,7 +17,7 @@ const shown = (): string[] => [...world.service.tree()].map(([path, bytes]) => `
 const fileOf = (): ResourceUrl => world.service.childrenOf(MODEL_ROOT)[0]?.url as ResourceUrl;
 
 test.each(['createVersion', 'putVersionData', 'versions'])(
-  'a service that is slow stores them when it is asked for something else (%s)',
+  'a slow service that stores the bytes during another request gets them once (%s)',
   async (request) => {
     const { service, mount, clock } = world;
     let stage: 'sent' | 'refused' | 'stored' = 'sent';
@@ -61,14 +61,14 @@ describe('they are parked because the file may not be looked at', () => {
     await world.pass(60_000);
   });
 
-  test('and somebody tries again', async () => {
+  test('bytes that arrived late count after a retry of the parked file', async () => {
     isAllowed = true;
     world.sync.retry();
     await world.converge();
     expect(shown()).toEqual(['/file bytes']);
   });
 
-  test('and somebody tries again after a restart', async () => {
+  test('bytes that arrived late count after a retry and a restart', async () => {
     const left = world;
     await left.close('keep');
     world = await SyncedSide.build({ left });
@@ -78,20 +78,20 @@ describe('they are parked because the file may not be looked at', () => {
     expect(shown()).toEqual(['/file bytes']);
   });
 
-  test('and the file is saved again', async () => {
+  test('bytes that arrived late become a version below the next save', async () => {
     isAllowed = true;
     await world.mount.writeFile('file', Buffer.from('others'));
     await world.converge();
     expect(shown()).toEqual(['/file others']);
   });
 
-  test('and the file is saved again, though it still may not be looked at', async () => {
+  test('bytes that arrived late become a version below the next save, although the file cannot be read yet', async () => {
     await world.mount.writeFile('file', Buffer.from('others'));
     for (let round = 0; round < 10; round++) await world.pass(60_000);
     expect(shown()).toEqual(['/file others']);
   });
 
-  test('and the file is deleted', async () => {
+  test('bytes that arrived late are deleted with the file', async () => {
     isAllowed = true;
     await world.mount.unlink('file');
     await world.converge();

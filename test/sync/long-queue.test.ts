@@ -12,7 +12,7 @@ const SHIFTED_READS_MAX = 100 * SHIFTED;
 /** As many as a quota may refuse at once: each has a version that its bytes are to go on into. */
 const PARKED = 500;
 
-test('no turn of the loop looks at a whole folder of thousands, made and deleted before its turn came', async () => {
+test('no turn of the loop visits a whole folder of thousands that was made and deleted before its turn', async () => {
   const world = new SyncWorld();
   world.mkdir('/d');
   await world.settle();
@@ -49,7 +49,7 @@ test('no turn of the loop looks at a whole folder of thousands, made and deleted
   expect(world.sync.status().pending).toBe(0);
 });
 
-test('what was begun and is parked, however much, is not looked at in each turn', async () => {
+test('parked pushes with open intents are not visited in each turn, whatever their number', async () => {
   const world = new SyncWorld();
   const { service, store, sync } = world;
   service.auto = (name) => (name.startsWith('putVersionData') ? { type: 'refuse', status: 413 } : { type: 'answer' });
@@ -76,7 +76,7 @@ test('what was begun and is parked, however much, is not looked at in each turn'
   expect(Math.max(...turns)).toBeLessThan(PARKED);
 });
 
-test('names that all move up by one are not looked through by each of the files, and a circle of them is', async () => {
+test('each file of a long rename chain is visited once, and so is a cycle of names', async () => {
   const world = new SyncWorld();
   const { service, store } = world;
   for (let n = 0; n < SHIFTED; n++) service.add('file', MODEL_ROOT, `f${n}`, Buffer.from(`bytes ${n}`));
@@ -109,7 +109,7 @@ test('names that all move up by one are not looked through by each of the files,
   expect(service.violations).toEqual([]);
 });
 
-test('who waits for all of them is told, after one look at each, when the first of such a row is parked', async () => {
+test('a sync request for a long wait chain ends after one visit of each node when the first one is parked', async () => {
   const world = new SyncWorld();
   const { service, store, sync } = world;
   for (let n = 0; n < SHIFTED; n++) service.add('file', MODEL_ROOT, `f${n}`, Buffer.from(`bytes ${n}`));

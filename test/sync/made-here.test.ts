@@ -96,7 +96,7 @@ describe('[S-cache-1] files that were made here', () => {
     expect(Buffer.compare(await world.mount.readFile('f0'), made.get('f0') as Buffer)).toBe(0);
   });
 
-  test('are not taken for what somebody else saved where the service keeps no old versions', async () => {
+  test('pushed local files are not taken for a remote save if the service keeps no old versions', async () => {
     world.service.keptVersions = 0;
     await make([20_000, 60_000]);
     await world.tower.freshness.refresh(ROOT_INODE);
@@ -112,7 +112,7 @@ describe('[S-cache-1] files that were made here', () => {
     expect(Buffer.compare(await world.mount.readFile('f1'), theirs)).toBe(0);
   });
 
-  test('are never given up before the service has them', async () => {
+  test('local files are never evicted before the service has them', async () => {
     world.service.auto = null;
     const made = new Map<string, Buffer>();
     for (let i = 0; i < 20; i++) {
@@ -130,7 +130,7 @@ describe('[S-cache-1] files that were made here', () => {
     ['401', { type: 'refuse', status: 401 }],
     ['a lost answer', { type: 'lose-reply' }],
   ])(
-    'are asked about after a growing pause while the service answers with %s, and all of them later',
+    'names of versions are requested after a growing pause while the service answers with %s, and all of them later',
     async (_, fate) => {
       world.service.auto = (name) => (name.startsWith('versions') ? fate : { type: 'answer' });
       await make(Array.from({ length: 200 }, () => IN_FILE));
@@ -161,7 +161,7 @@ describe('[S-cache-1] files that were made here', () => {
     },
   );
 
-  test('are asked about no sooner than the service wishes', async () => {
+  test('names of versions are requested no earlier than Retry-After allows', async () => {
     let isRefused = false;
     const { service } = world;
     const versions = service.versions.bind(service);
@@ -179,7 +179,7 @@ describe('[S-cache-1] files that were made here', () => {
     expect(drafts()).toBeLessThanOrEqual(BUDGET_BYTES / IN_FILE);
   });
 
-  test('those that the service will never name are asked about once, and keep no other from being named', async () => {
+  test('a version that the service never names is asked for once, and blocks no other', async () => {
     const gone = new Set<string>();
     world.service.auto = (name) => {
       if (name.startsWith('versions') && gone.size < 50) gone.add(name);
@@ -193,7 +193,7 @@ describe('[S-cache-1] files that were made here', () => {
   });
 });
 
-test('a damaged row of one that was made here keeps no other from being named', async () => {
+test('a damaged row of a pushed local file blocks no other name', async () => {
   const store = new MemoryStore();
   const ids = Array.from({ length: 10 }, (_, n) =>
     store.transact((tx) => {

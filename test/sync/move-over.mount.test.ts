@@ -12,7 +12,7 @@ const BIG_BYTES = 100 * 1024 * 1024;
 const missing = missingForMounts();
 describe.skipIf(missing !== null)(`mv of what is not here${missing === null ? '' : ` (needs: ${missing})`}`, () => {
   test.each(['online', 'offline', 'killed'] as const)(
-    'over another file keeps both histories and moves no byte: %s',
+    'mv over another file keeps both histories and sends no byte: %s',
     { timeout: 120_000 },
     async (how) => {
       const server = await ReferenceServer.start(['--log-level', 'debug']);

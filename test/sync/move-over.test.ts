@@ -50,7 +50,7 @@ function expectBothHistories(now: Moved): void {
   expect(world.service.violations).toEqual([]);
 }
 
-test('costs three small requests', async () => {
+test('a rename over another file costs three small requests', async () => {
   const now = moved();
   await now.world.converge();
 
@@ -63,7 +63,7 @@ test.each([
   ['lose-reply', 'the same process'],
   ['lose-request', 'a new process'],
   ['lose-reply', 'a new process'],
-] as const)('wherever the line dies: %s, then %s', async (type, next) => {
+] as const)('a rename over another file completes wherever the connection breaks: %s, then %s', async (type, next) => {
   for (let stopAt = 1, stopped = true; stopped; stopAt++) {
     const now = moved();
     const { world } = now;

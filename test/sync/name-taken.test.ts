@@ -3,7 +3,7 @@ import { type Fate, MODEL_ROOT } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 test.each(['made', 'moved'])(
-  'what is to be %s where its name is taken, in a folder that somebody deletes at that moment, goes with the folder that is made anew',
+  'a node that is to be %s under a taken name, in a folder that another client deletes then, is in the recreated folder',
   async (how) => {
     const world = new SyncWorld();
     const { service } = world;
@@ -28,7 +28,7 @@ test.each(['made', 'moved'])(
   },
 );
 
-test('what is renamed over a file that is being sent, while a way around its own name is looked for, goes on with that', async () => {
+test('a file that is renamed over one in transfer, while its own name collision is resolved, continues that transfer', async () => {
   const world = new SyncWorld();
   const { service, clock } = world;
   const file = service.add('file', MODEL_ROOT, 'file', Buffer.from('old'));

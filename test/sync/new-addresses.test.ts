@@ -99,7 +99,7 @@ describe('a file stays one file', () => {
     },
   );
 
-  test('where the answer is lost, asked for again it is nobody’s, and its folder has another address by then', async () => {
+  test('a moved file stays one file if its response is lost, the retry gets a 404 and its folder has another address', async () => {
     const { service, mount, sync } = synced;
     const { ino } = await mount.stat('from/f');
     const arrive = await moved('404');
@@ -139,7 +139,7 @@ describe('a file stays one file', () => {
     expect((await mount.stat('to/f')).ino).toBe(ino);
   });
 
-  test('where the answer is lost, and somebody else took it away and put another there', async () => {
+  test('a moved file stays one file if its response is lost and another client replaced it by another file', async () => {
     const { service, mount, sync } = synced;
     const arrive = await moved('nothing');
     await mount.writeFile('to/f', Buffer.from('ours'));
@@ -155,7 +155,7 @@ describe('a file stays one file', () => {
     expect(service.history(another)).toHaveLength(1);
   });
 
-  test('where somebody else moved it, and the old address leads to the new one', async () => {
+  test('a file that another client moved stays one file if its old address redirects to the new one', async () => {
     const { tower, mount } = synced;
     moveThere('f', to);
     followed();
@@ -165,7 +165,7 @@ describe('a file stays one file', () => {
     expect((await mount.readdir('to')).map(({ name }) => name)).toEqual(['f']);
   });
 
-  test('where somebody else moved it, what was refused is tried again at once', async () => {
+  test('a push that was refused at the old address of a file moved elsewhere is repeated immediately', async () => {
     const { service, tower, mount, sync } = synced;
     const createVersion = service.createVersion.bind(service);
     service.createVersion = async () => {
@@ -189,7 +189,7 @@ describe('a file stays one file', () => {
 
   /** [S-pin-1] */
   test.each(['here', 'elsewhere'] as const)(
-    'where it was moved %s, and is pinned, its bytes are never evicted',
+    'the bytes of a pinned file that was moved %s are never evicted',
     async (where) => {
       const { tower, clock, mount } = synced;
       const { ino } = await mount.stat('from/f');
@@ -219,7 +219,7 @@ describe('a file stays one file', () => {
 });
 
 /** [S-pin-1] */
-test('what is in a pinned folder, and was moved elsewhere, is kept after a restart without the service, though others are missing', async () => {
+test('a pinned file that was moved elsewhere is kept after a restart without the service, though others are missing', async () => {
   const { tower, clock, service, mount } = synced;
   const { store, tree, freshness, reader } = tower;
   const { ino } = await mount.stat('from/f');
@@ -293,7 +293,7 @@ describe('a folder stays one folder where its answer comes after', () => {
     expect((await mount.readdir('')).map((entry) => entry.name).sort()).toEqual(['renamed', 'to']);
   });
 
-  test('and where that answer was refused for good, and the folder is deleted, it is made anew for what goes into it', async () => {
+  test('a folder is recreated for its new entries if its recovery was refused permanently and it is deleted', async () => {
     const { service, mount, sync } = synced;
     const look = service.look.bind(service);
     service.relocate = async () => {
@@ -315,7 +315,7 @@ describe('a folder stays one folder where its answer comes after', () => {
     expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
   });
 
-  test('and where it is parked, what is refused at its old address is parked with it', async () => {
+  test('an entry that is refused at the old address of a parked folder is parked with it', async () => {
     const { service, mount, sync } = synced;
     const refuse = () => {
       throw new ApiError(403, 'model', 'not for you');

@@ -25,7 +25,7 @@ const versionsOf = (name: string): string[] => {
   return (found?.versions ?? []).map(({ bytes }) => bytes.toString());
 };
 
-test('a logger that never closes its file is with the service within six minutes, in at most three versions', async () => {
+test('a logger that never closes its file is on the service within six minutes, in at most three versions', async () => {
   const fd = await world.mount.open('log', O_WRONLY | O_CREAT | O_APPEND);
   let written = '';
   for (let second = 0; second < 6 * 60; second += 2) {
@@ -46,7 +46,7 @@ test('a logger that never closes its file is with the service within six minutes
   expect(versionsOf('log')[0]).toBe(written);
 });
 
-test('a copy that stalls is not pushed by halves', async () => {
+test('a stalled copy is not pushed half-written', async () => {
   const fd = await world.mount.open('copy', O_WRONLY | O_CREAT);
   await world.mount.write(fd, 0, Buffer.from('the first half, '));
   for (let at = 0; at < 4 * MINUTE_MS; at += 10_000) await world.pass(10_000);
@@ -59,7 +59,7 @@ test('a copy that stalls is not pushed by halves', async () => {
   expect(versionsOf('copy')).toEqual(['the first half, the second half']);
 });
 
-test('a copy over an older version that stalls is not pushed by halves either', async () => {
+test('a stalled copy over an older version is not pushed half-written', async () => {
   await world.mount.writeFile('copy', Buffer.from('the older version'));
   await world.converge();
   const fd = await world.mount.open('copy', O_WRONLY | O_TRUNC);
@@ -95,7 +95,7 @@ test('a file that a program rewrites by `> file` is pushed neither half-written 
   expect(versionsOf('copy')).toEqual(['the first half, the second half', 'the older version']);
 });
 
-test('what is emptied by its path goes, though the one who has it open writes nothing more', async () => {
+test('a file that is truncated by its path is pushed although a descriptor stays open without a write', async () => {
   await world.mount.writeFile('log', Buffer.from('old lines'));
   await world.converge();
   const fd = await world.mount.open('log', O_WRONLY | O_APPEND);
@@ -157,7 +157,7 @@ test.each([
   },
 );
 
-test('what truncate(2) cut is pushed although somebody keeps the file open for writing', async () => {
+test('a file that truncate(2) shortened is pushed although a descriptor stays open for writing', async () => {
   await world.mount.writeFile('report', Buffer.from('too long'));
   await world.converge();
   const idle = await world.mount.open('report', O_RDWR);
@@ -168,7 +168,7 @@ test('what truncate(2) cut is pushed although somebody keeps the file open for w
   await world.mount.close(idle);
 });
 
-test('what was just made, or emptied, is not pushed before it is closed', async () => {
+test('a file that was just created or truncated is not pushed before it is closed', async () => {
   const made = await world.mount.open('made', O_WRONLY | O_CREAT);
   await world.mount.writeFile('emptied', Buffer.from('saved'));
   const emptied = await world.mount.open('emptied', O_WRONLY | O_TRUNC);
@@ -178,7 +178,7 @@ test('what was just made, or emptied, is not pushed before it is closed', async 
   for (const fd of [made, emptied]) await world.mount.close(fd);
 });
 
-test('what was fsynced goes although it was never closed', async () => {
+test('a file that was synced by fsync(2) is pushed although it is never closed', async () => {
   const fd = await world.mount.open('database', O_WRONLY | O_CREAT);
   await world.mount.write(fd, 0, Buffer.from('a page'));
   await world.mount.fsync(fd);
@@ -189,7 +189,7 @@ test('what was fsynced goes although it was never closed', async () => {
   await world.mount.close(fd);
 });
 
-test('a file that is open for writing cannot be given up, though it is to be pushed open: what is written later stays', async () => {
+test('a file that is open for writing cannot be discarded, even if it may be pushed: later writes stay', async () => {
   await world.mount.writeFile('f', Buffer.from('one'));
   await world.converge();
   const fd = await world.mount.open('f', O_WRONLY);
@@ -208,7 +208,7 @@ test('a file that is open for writing cannot be given up, though it is to be pus
   expect((await world.mount.readFile('f')).toString()).toBe('two and three');
 });
 
-test('a save that changed no byte makes no version while somebody has the file open, to read or to write', async () => {
+test('a save that changed no byte makes no version while the file is open for reading or writing', async () => {
   await world.mount.writeFile('f', Buffer.from('one'));
   await world.converge();
   const reader = await world.mount.open('f', O_RDONLY);
@@ -233,7 +233,7 @@ test('a save that changed no byte makes no version while somebody has the file o
 });
 
 test.each(['before it is looked at', 'when it was written down'])(
-  'an open file whose record is damaged %s keeps no other one from being pushed, then and later',
+  'an open file whose record is damaged %s blocks no push of another file',
   (when) => {
     const store = new MemoryStore();
     const { tree, clock } = makeTree({ store });
@@ -294,7 +294,7 @@ test('a remote save is kept as a copy although the local write before it changed
 });
 
 test.each(['what another saved', 'their bytes'])(
-  'what another saves over a file that was made here, and is open, is kept as a copy when that is written to again: %s',
+  'a remote save of an open file that was made here is kept as a copy when the file is written again: %s',
   async (theirs) => {
     const { mount, service } = world;
     await mount.writeFile('f', Buffer.from('which bytes'));
@@ -315,7 +315,7 @@ test.each(['what another saved', 'their bytes'])(
 );
 
 test.each(['all of it anew by who has it open', 'anew', 'by a file that is renamed over it'])(
-  'what another saves while a file is open is kept as a copy also where that is written to, and is then saved %s',
+  'a remote save of an open file is kept as a copy if the file is written here, and is then saved %s',
   async (how) => {
     const { mount, service } = world;
     for (const text of ['an older version', 'what it holds']) {

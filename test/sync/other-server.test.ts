@@ -38,7 +38,7 @@ const CASES: Readonly<Record<string, Partial<Freedoms>>> = {
 };
 
 test.each(Object.entries(CASES))(
-  'a service that keeps to the interface, %s, gives and takes everything',
+  'a service that implements the interface, %s, accepts and returns everything',
   async (_, how) => {
     server = await OtherServer.start(how);
     const texts = [0, 1, 2, 3, 4, 5, 6].map((n) => `text ${n}`);

@@ -70,7 +70,7 @@ describe('one client alone makes no conflicted copy', () => {
     ['', ', and its folder is listed', ', and the mount starts anew'].map((then) => [how, then] as const),
   );
   test.each(comings)(
-    'when a file is put aside, its name saved anew and pushed, and it comes back over it %s%s',
+    'one client makes no conflicted copy when a file is moved away, its name is saved and pushed, and the file comes back over it %s%s',
     async (how, then) => {
       const { mount } = world;
       await mount.writeFile('f', Buffer.from('first bytes of f'));
@@ -100,7 +100,7 @@ describe('one client alone makes no conflicted copy', () => {
     ['', ', once the mount has started anew'].map((then) => [how, then] as const),
   );
   test.each(firsts)(
-    'when a file came back over what was saved in its place, %s, and another one is saved over it while it is sent%s',
+    'one client makes no conflicted copy when a file comes back over its replacement, %s, and is replaced again in transfer%s',
     async (how, then) => {
       for (const text of ['first bytes of f', 'second bytes of f']) {
         await world.mount.writeFile('f', Buffer.from(text));

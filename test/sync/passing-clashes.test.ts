@@ -76,7 +76,7 @@ describe('a file that is read here, and that somebody replaced by another of its
 });
 
 test.each(['swapped', 'a new one'])(
-  'a file that got the name of another, which is being sent here, is found under it (%s)',
+  'a file that takes the name of another one in transfer is found under that name (%s)',
   async (how) => {
     const { mount, service, tower } = synced;
     const [a, b] = ['a', 'b'].map((name) => service.add('file', MODEL_ROOT, name, Buffer.from(`old ${name}`))) as [
@@ -115,7 +115,7 @@ test.each(['swapped', 'a new one'])(
   },
 );
 
-test('of two that the service has under one name the one that stays has it when the other is deleted', async () => {
+test('of two files with one name on the service, the remaining one gets the name when the other is deleted', async () => {
   const { mount, service, tower } = synced;
   service.uniqueNames = false;
   for (const text of ['first', 'second']) service.add('file', MODEL_ROOT, 'photo.jpg', Buffer.from(text));

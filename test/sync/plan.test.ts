@@ -103,7 +103,7 @@ function viewOf(sketches: readonly Sketch[], special: Partial<PlanView> = {}): P
 const wait = (ino: number, because: string): object => ({ type: 'wait', for: ino, because });
 
 describe('the order that the service accepts', () => {
-  test('a parent before what lies in it', () => {
+  test('a parent is created before its entries', () => {
     const about = decisions([
       { ino: 2, here: '1/a', there: null },
       { ino: 3, here: '2/b', there: null },
@@ -112,7 +112,7 @@ describe('the order that the service accepts', () => {
     expect(about(3)).toEqual(wait(2, 'parent'));
   });
 
-  test('what leaves a folder before its deletion', () => {
+  test('an entry that leaves a folder is moved before the folder is deleted', () => {
     const about = decisions([
       { ino: 2, here: null, there: '1/a' },
       { ino: 3, here: '1/b', there: '2/b' },
@@ -123,7 +123,7 @@ describe('the order that the service accepts', () => {
     expect(about(4)).toEqual(wait(2, 'below'));
   });
 
-  test('a folder goes with all that was deleted in it', () => {
+  test('a folder is deleted together with everything that was deleted in it', () => {
     const about = decisions([
       { ino: 2, here: null, there: '1/a' },
       { ino: 3, here: null, there: '2/b' },
@@ -133,7 +133,7 @@ describe('the order that the service accepts', () => {
     expect([about(3), about(4)]).toEqual([wait(2, 'below'), wait(3, 'below')]);
   });
 
-  test('for ever means one by one, from below', () => {
+  test('permanent deletions are made one by one, from below', () => {
     const about = decisions(
       [
         { ino: 2, here: null, there: '1/a' },
@@ -145,7 +145,7 @@ describe('the order that the service accepts', () => {
     expect(about(3)).toMatchObject({ action: { type: 'delete', below: [] } });
   });
 
-  test('a folder never into itself: what lies between moves out before', () => {
+  test('a folder is never moved into itself: folders in between move out first', () => {
     const about = decisions([
       { ino: 2, here: '3/a', there: '1/a' },
       { ino: 3, here: '1/b', there: '2/b' },
@@ -154,7 +154,7 @@ describe('the order that the service accepts', () => {
     expect(about(3)).toMatchObject({ action: { type: 'relocate', parent: 1, name: 'b' } });
   });
 
-  test('a chain of names from its free end', () => {
+  test('a chain of names is resolved from its free end', () => {
     const about = decisions([
       { ino: 2, here: '1/b', there: '1/a' },
       { ino: 3, here: '1/c', there: '1/b' },
@@ -163,7 +163,7 @@ describe('the order that the service accepts', () => {
     expect(about(3)).toMatchObject({ action: { type: 'relocate', name: 'c' } });
   });
 
-  test('a circle of names is opened by a temporary name, unless one of them does not wait any more', () => {
+  test('a cycle of names is broken by a temporary name, unless one node does not wait any more', () => {
     const circle = [
       { ino: 2, here: '1/b', there: '1/a' },
       { ino: 3, here: '1/c', there: '1/b' },
@@ -176,7 +176,7 @@ describe('the order that the service accepts', () => {
     expect(wayOut([2, 3] as Inode[], viewOf(circle))).toBeNull();
   });
 
-  test('a file that becomes the folder it lies in gets out of the way', () => {
+  test('a file that becomes the folder that contains it gets a temporary name', () => {
     const sketches = [
       { ino: 2, here: '3/a', there: '1/a', kind: 'file' },
       { ino: 3, here: '1/a', there: null },
@@ -199,7 +199,7 @@ describe('the order that the service accepts', () => {
 });
 
 describe('saves', () => {
-  test('deleted and made again: the new bytes are the next version of the old file', () => {
+  test('a file that is deleted and created again becomes the next version of the old file', () => {
     const about = decisions([
       { ino: 2, here: null, there: '1/f', kind: 'file', contentThere: 100 },
       { ino: 3, here: '1/f', there: null, kind: 'file', contentHere: 101 },
@@ -208,7 +208,7 @@ describe('saves', () => {
     expect([about(2), about(3)]).toEqual([inherit, inherit]);
   });
 
-  test('a big old file over another one is no save: two requests, both histories stay', () => {
+  test('a large old file renamed over another one is no save: it takes two requests and keeps both histories', () => {
     const about = decisions([
       { ino: 2, here: null, there: '1/f', kind: 'file', contentThere: 100 },
       { ino: 3, here: '1/f', there: '1/g', kind: 'file', contentHere: 101, contentThere: 101 },
@@ -217,7 +217,7 @@ describe('saves', () => {
     expect(about(3)).toEqual(wait(2, 'name'));
   });
 
-  test('a resource given up in a save is trashed after its bytes are pushed elsewhere', () => {
+  test('a resource that was given up in a save is trashed after its bytes are pushed elsewhere', () => {
     const about = decisions([
       { ino: 2, here: null, there: '1/tmp', kind: 'file', contentThere: 101 },
       { ino: 3, here: '1/f', there: '1/f', kind: 'file', contentHere: 101, contentThere: 100 },
@@ -231,7 +231,7 @@ describe('what waits', () => {
   const isIt = (ino: number) => (other: Inode) => other === ino;
   const file = { ino: 2, here: '1/f', there: null, kind: 'file', contentHere: 100 } as const;
 
-  test('until it was left alone', () => {
+  test('a change waits for the end of its settle delay', () => {
     expect(decisions([file], { settledMs: () => 5 })(2)).toEqual({ type: 'settle', untilMs: 5 });
   });
 
@@ -240,15 +240,15 @@ describe('what waits', () => {
     expect(decisions([{ ...file, here: null, there: '1/f' }], { isOpen: isIt(2) })(2)).toEqual({ type: 'open' });
   });
 
-  test('until it is known what the last push did, and nothing before that', () => {
+  test('a node with an unknown outcome waits for its recovery, and nothing comes before that', () => {
     expect(decisions([file], { isUnsure: isIt(2) })(2)).toEqual({ type: 'push', action: { type: 'find-out', ino: 2 } });
   });
 
-  test('for a push that another node began and that is now for this one', () => {
+  test('a node waits for a push that another node began and that works for it now', () => {
     expect(decisions([file], { pusherOf: () => 9 as Inode })(2)).toEqual(wait(9, 'push'));
   });
 
-  test('a folder with an open file in it does not go whole', () => {
+  test('a folder that contains an open file is not deleted whole', () => {
     const about = decisions(
       [
         { ino: 2, here: null, there: '1/a' },

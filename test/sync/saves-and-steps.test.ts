@@ -7,7 +7,7 @@ const RUNS = Number(process.env.CFS_SAVES_RUNS ?? 34);
 const TIME_MS_MAX = Math.max(180_000, RUNS * 3_000);
 
 test(
-  'whenever files are saved, read, deleted, or changed by somebody else: nothing is sent that nobody closed, and nothing is lost that nobody threw away',
+  'generated saves, reads, deletions and remote changes send only closed bytes, and lose only bytes that were given up',
   async () => {
     await fc.assert(
       fc.asyncProperty(

@@ -41,18 +41,21 @@ describe('what is deleted here', () => {
     expect(trashed(world)).toEqual(names);
   });
 
-  test.each(['Bell\r', 'bell\x07'])('is deleted there, also with a name that XML cannot carry (%j)', async (name) => {
-    const world = worldWith([]);
-    world.write(`/${name}`, 'bytes');
-    await world.settle();
-    expect(world.service.childrenOf(MODEL_ROOT)).toHaveLength(2);
-    world.remove(`/${name}`);
-    await world.settle();
-    expect(world.sync.status().parked).toEqual([]);
-    expect(world.service.childrenOf(MODEL_ROOT)).toHaveLength(1);
-  });
+  test.each(['Bell\r', 'bell\x07'])(
+    'a file whose name XML cannot carry is deleted on the service (%j)',
+    async (name) => {
+      const world = worldWith([]);
+      world.write(`/${name}`, 'bytes');
+      await world.settle();
+      expect(world.service.childrenOf(MODEL_ROOT)).toHaveLength(2);
+      world.remove(`/${name}`);
+      await world.settle();
+      expect(world.sync.status().parked).toEqual([]);
+      expect(world.service.childrenOf(MODEL_ROOT)).toHaveLength(1);
+    },
+  );
 
-  test('while it has a temporary name, lies in the trash under the one that it had before', async () => {
+  test('a file that is deleted while it has a temporary name has its previous name in the trash', async () => {
     const world = worldWith(['a', 'b']);
     const { service } = world;
     const before = new Map(service.childrenOf(MODEL_ROOT).map(({ url, name }) => [url, name]));
@@ -78,7 +81,7 @@ describe('what is deleted here', () => {
     expect(trashed(world).filter((name) => name.startsWith('.cfs-'))).toEqual([]);
   });
 
-  test('while it is open, lies in the trash under its name, which another has by then', async () => {
+  test('a file that is deleted while it is open has its own name in the trash, although another file has it by then', async () => {
     const world = worldWith(['log']);
     const { ino } = world.node('/log');
     world.open.add(ino);

@@ -36,7 +36,7 @@ test('after a long upload, the next save of the file settles for as long', async
   expect(await secondsUntilPushed(world, 'two')).toBeGreaterThanOrEqual(30);
 });
 
-test('saved again and again while it settles, it is sent once', async () => {
+test('a file that is saved repeatedly in its settle delay is sent once', async () => {
   const world = new SyncWorld();
   await uploaded(world, 30 * SECOND_MS);
   const before = world.service.requests.length;
@@ -52,7 +52,7 @@ test('saved again and again while it settles, it is sent once', async () => {
   expect([...world.service.tree().values()]).toEqual(['draft 9']);
 });
 
-test('however long the upload took, a file settles for no more than a minute', async () => {
+test('a file settles for at most a minute, whatever the duration of its upload', async () => {
   const world = new SyncWorld();
   await uploaded(world, 3_600 * SECOND_MS);
 
@@ -62,7 +62,7 @@ test('however long the upload took, a file settles for no more than a minute', a
   expect(seconds).toBeLessThanOrEqual(62);
 });
 
-test('an upload that was fast leaves the settle time as it is', async () => {
+test('a fast upload does not change the settle delay', async () => {
   const world = new SyncWorld();
   await uploaded(world, 100);
 

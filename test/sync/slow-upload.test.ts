@@ -42,7 +42,7 @@ function answerAll(): void {
 const newest = (): Buffer | undefined =>
   world.service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'file')?.versions[0]?.bytes;
 
-test('a change over one that was sent just before is sent whole, however long it takes and however full the cache is', async () => {
+test('a change over one that was just sent is sent whole, however long that takes and however full the cache is', async () => {
   const expected = Buffer.alloc(SIZE_BYTES, 'base');
   await world.mount.writeFile('file', expected);
   await world.converge();

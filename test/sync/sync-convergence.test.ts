@@ -634,7 +634,7 @@ async function converges(
 
 describe('the service becomes what is here', () => {
   test.each(['trash', 'forever'] as const)(
-    'whatever is lost on the way, with deletion to %s',
+    'the service has the local state, whatever is lost on the way, with deletion to %s',
     async (deletion) => {
       await fc.assert(
         fc.asyncProperty(remote, history, (entries, steps) => converges({ deletion }, entries, steps)),
@@ -645,7 +645,7 @@ describe('the service becomes what is here', () => {
   );
 
   test.each(OTHERS_FAILED)(
-    'whatever kind of service it is: $what',
+    'the service has the local state, whatever its kind: $what',
     async ({ kind, histories }) => {
       await fc.assert(
         fc.asyncProperty(
@@ -668,7 +668,7 @@ describe('the service becomes what is here', () => {
 describe('with another client at work', () => {
   /** Both come to show the same files under the same names, and nobody's bytes are lost: not one's that the other overwrote, moved or deleted. */
   test.each(['trash', 'forever'] as const)(
-    'both end alike, and no bytes are lost that their owner did not throw away, with deletion to %s',
+    'two clients have one state, and only bytes that their owner gave up are lost, with deletion to %s',
     async (deletion) => {
       await fc.assert(
         fc.asyncProperty(

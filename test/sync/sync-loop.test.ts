@@ -25,7 +25,7 @@ describe('what is made here', () => {
     expect(world.service.requests).toHaveLength(3);
   });
 
-  test('nothing is sent before the settle time is over', async () => {
+  test('nothing is sent before the end of the settle delay', async () => {
     const world = new SyncWorld();
     world.write('/f', 'one');
     world.clock.advance(SETTLE_MS - 1);
@@ -37,7 +37,7 @@ describe('what is made here', () => {
     expect(world.service.requests).toEqual([]);
   });
 
-  test('what is made and deleted before the push sends nothing', async () => {
+  test('a file that is made and deleted before its push causes no request', async () => {
     const world = new SyncWorld();
     world.mkdir('/a');
     world.write('/a/f', 'hello');
@@ -65,7 +65,7 @@ describe('what is made here', () => {
     ]);
   });
 
-  test('a file that is being written waits for its last release', async () => {
+  test('a file that is being written is pushed after its last release', async () => {
     const world = new SyncWorld();
     const { ino } = world.write('/f', 'half');
     world.beingWritten.add(ino);
@@ -82,7 +82,7 @@ describe('what is made here', () => {
 });
 
 describe('what is asked for at once', () => {
-  test('of one file: the folders that it needs go first, and nothing beside it', async () => {
+  test('a sync request for one file pushes its new folders first, and nothing else', async () => {
     const world = new SyncWorld();
     world.mkdir('/a');
     world.mkdir('/a/b');
@@ -140,7 +140,7 @@ describe('what is changed here', () => {
     for (const file of world.service.childrenOf(MODEL_ROOT)) expect(file.versions).toHaveLength(2);
   });
 
-  test('nor does one whose record is read anew while its bytes are compared', async () => {
+  test('a save that changes no byte causes no version, even if its record is read again during the comparison', async () => {
     const world = new SyncWorld();
     world.write('/large', 'more than eight bytes');
     await world.settle();
@@ -154,7 +154,7 @@ describe('what is changed here', () => {
     expectEqualTrees(world);
   });
 
-  test('bytes that are not here are not fetched to be compared', async () => {
+  test('bytes that are not cached are not fetched for the comparison', async () => {
     const world = new SyncWorld();
     world.service.add('file', MODEL_ROOT, 'f', Buffer.from('more than eight bytes'));
     world.learn();
@@ -168,7 +168,7 @@ describe('what is changed here', () => {
     expect(world.service.childrenOf(MODEL_ROOT)[0]?.versions).toHaveLength(2);
   });
 
-  test('names change hands: a swap goes over a temporary name', async () => {
+  test('an exchange of names uses a temporary name', async () => {
     const world = new SyncWorld();
     world.service.add('folder', MODEL_ROOT, 'a');
     world.service.add('folder', MODEL_ROOT, 'b');
@@ -181,7 +181,7 @@ describe('what is changed here', () => {
     expectEqualTrees(world);
   });
 
-  test('a folder goes into the file that was renamed into it', async () => {
+  test('a folder takes the name of a file that was moved into it', async () => {
     const world = new SyncWorld();
     world.service.add('file', MODEL_ROOT, 'a', Buffer.from('x'));
     world.learn();
@@ -194,7 +194,7 @@ describe('what is changed here', () => {
     expectEqualTrees(world);
   });
 
-  test('a folder and the one in it change places', async () => {
+  test('a folder and a folder in it change places', async () => {
     const world = new SyncWorld();
     const a = world.service.add('folder', MODEL_ROOT, 'a');
     world.service.add('folder', a, 'b');
@@ -207,7 +207,7 @@ describe('what is changed here', () => {
     expectEqualTrees(world);
   });
 
-  test('renaming a folder is one request, whatever is in it', async () => {
+  test('a rename of a folder is one request, whatever it contains', async () => {
     const world = new SyncWorld();
     const a = world.service.add('folder', MODEL_ROOT, 'a');
     for (let n = 0; n < 30; n++) world.service.add('file', a, `f${n}`, Buffer.from('x'));
@@ -235,7 +235,7 @@ describe('what is deleted here', () => {
     expect(world.service.requests).toEqual([`list ${a}`, 'trash a']);
   });
 
-  test('what somebody else put into a folder that was deleted here is not trashed with it', async () => {
+  test('an entry that another client put into a deleted folder is not trashed with it', async () => {
     const world = new SyncWorld();
     const a = world.service.add('folder', MODEL_ROOT, 'a');
     world.service.add('file', a, 'ours', Buffer.from('x'));
@@ -250,7 +250,7 @@ describe('what is deleted here', () => {
     expect([...world.localTree().keys()].sort()).toEqual(['/a', '/a/theirs']);
   });
 
-  test('for ever means one by one, and never a folder with something in it', async () => {
+  test('permanent deletions are made one by one, and never remove a folder that is not empty', async () => {
     const world = new SyncWorld({ deletion: 'forever' });
     const a = world.service.add('folder', MODEL_ROOT, 'a');
     world.service.add('file', a, 'f', Buffer.from('x'));
@@ -263,7 +263,7 @@ describe('what is deleted here', () => {
     expect(world.service.childrenOf(MODEL_TRASH)).toEqual([]);
   });
 
-  test('a file that is still open goes after its last release, its name is free before', async () => {
+  test('an open deleted file is deleted on the service after its last release, and its name is free before', async () => {
     const world = new SyncWorld();
     const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from('x'));
     world.learn();
@@ -293,7 +293,7 @@ describe('what is deleted here', () => {
 });
 
 describe('when things go wrong', () => {
-  test('offline, nothing is lost, one push at a time tries, and the first answer lets all go on', async () => {
+  test('while offline nothing is lost, one push at a time tries, and the first response releases all', async () => {
     const world = new SyncWorld();
     for (let n = 0; n < 20; n++) world.write(`/f${n}`, 'x');
     world.service.auto = () => ({ type: 'lose-request' });
@@ -335,7 +335,7 @@ describe('when things go wrong', () => {
     [403, 'forbidden'],
     [413, 'quota'],
     [400, 'name-refused'],
-  ])('a refusal with %i parks one node as %s, and the others go on', async (status, reason) => {
+  ])('a refusal with %i parks one node as %s, and the others continue', async (status, reason) => {
     const world = new SyncWorld();
     world.write('/bad', 'x');
     world.write('/good', 'y');
@@ -385,7 +385,7 @@ describe('when things go wrong', () => {
       },
     );
 
-    test('is found out while others are pushed, and before anything is parked', async () => {
+    test('a refusal is confirmed while other pushes run, and before any node is parked', async () => {
       const world = new SyncWorld({ transfers: 1 });
       const { service } = world;
       let confirm = (): void => {};
@@ -415,7 +415,7 @@ describe('when things go wrong', () => {
       expectEqualTrees(world);
     });
 
-    test('that was over before the service could be asked is repeated, and parks nothing', async () => {
+    test('a refusal that ended before the service could be asked is repeated, and parks nothing', async () => {
       const world = new SyncWorld();
       const { service } = world;
       let confirm = (): void => {};
@@ -436,7 +436,7 @@ describe('when things go wrong', () => {
       ['tried again', (world: SyncWorld) => void world.sync.retry()],
       ['given up', (world: SyncWorld) => void world.sync.discard(world.node('/bad').ino, 'discard')],
       ['written anew', (world: SyncWorld) => void world.write('/bad', 'other')],
-    ])('says nothing of what was %s before that was known', async (_, act) => {
+    ])('a refusal does not apply to a node that was %s before its origin was known', async (_, act) => {
       const world = new SyncWorld();
       const { service } = world;
       world.write('/bad', 'x');
@@ -506,7 +506,7 @@ describe('when things go wrong', () => {
       ['a folder that is made', (world) => void world.mkdir('/f')],
       ['a file that is moved there', (world) => world.rename('/d/f', '/f')],
     ];
-    test.each(changes)('%s is parked, and goes when somebody says so', async (_what, change) => {
+    test.each(changes)('%s is parked, and the change is pushed after a retry by the user', async (_what, change) => {
       const world = new SyncWorld();
       const { service } = world;
       service.auto = () => ({ type: 'answer' });
@@ -525,7 +525,7 @@ describe('when things go wrong', () => {
       expectEqualTrees(world);
     });
 
-    test('also where the answer was lost before', async () => {
+    test('a change whose response was lost is parked as well, and is pushed after a retry', async () => {
       const world = new SyncWorld();
       const { service } = world;
       world.write('/f', 'one');
@@ -544,7 +544,7 @@ describe('when things go wrong', () => {
     });
   });
 
-  test('an error of the service is tried again for as long as it lasts', async () => {
+  test('an error of the service is retried as long as it lasts', async () => {
     const world = new SyncWorld();
     world.write('/f', 'x');
     let left = 6;
@@ -556,7 +556,7 @@ describe('when things go wrong', () => {
     expectEqualTrees(world);
   });
 
-  test('a refused login is a state, and queued changes go on after it', async () => {
+  test('a refused sign-in is a state, and queued changes continue after the next sign-in', async () => {
     const world = new SyncWorld();
     world.write('/f', 'x');
     world.service.auto = () => ({ type: 'refuse', status: 401 });
@@ -574,7 +574,7 @@ describe('when things go wrong', () => {
   });
 });
 
-test('a name that differs by case only is given over a temporary one, where the service folds case', async () => {
+test('a name that differs only by case is given by way of a temporary one on a service that folds case', async () => {
   const world = new SyncWorld();
   world.service.foldsCase = true;
   world.service.add('file', MODEL_ROOT, 'readme', Buffer.from('x'));
@@ -587,7 +587,7 @@ test('a name that differs by case only is given over a temporary one, where the 
   expect(world.sync.status().pending).toBe(0);
 });
 
-test('two names that differ by case only stay two files, where the service folds case', async () => {
+test('two names that differ only by case stay two files on a service that folds case', async () => {
   const world = new SyncWorld();
   world.service.foldsCase = true;
   world.write('/readme', 'one');
@@ -609,7 +609,7 @@ test('two names that differ by case only stay two files, where the service folds
 test.each([
   ['parked', 'longer than one request'],
   ['open', 'short'],
-])('of two such names the second one does not wait for the bytes of the first one, which is %s', async (how, text) => {
+])('the second of two such names does not wait for the bytes of the first one, which is %s', async (how, text) => {
   const world = new SyncWorld();
   const { service } = world;
   service.foldsCase = true;
@@ -628,7 +628,7 @@ test.each([
   expect(world.localTree().get('/README')).toBe('two');
 });
 
-test('of two such names the second one does not wait until the first one, which is deleted, is closed', async () => {
+test('the second of two such names does not wait for the close of the first one, which is deleted', async () => {
   const world = new SyncWorld();
   const { service, sync } = world;
   service.foldsCase = true;
@@ -658,7 +658,7 @@ test('of two such names the second one does not wait until the first one, which 
   expect(sync.status()).toMatchObject({ pending: 0, parked: [] });
 });
 
-test('of two such names the second one is told to wait for what is parked, where the first one cannot leave', async () => {
+test('the second of two such names is reported as waiting for the parked node if the first one cannot leave', async () => {
   const world = new SyncWorld();
   const { service, sync } = world;
   service.foldsCase = true;
@@ -685,7 +685,7 @@ test('of two such names the second one is told to wait for what is parked, where
   expect(service.tree()).toEqual(world.localTree());
 });
 
-test('a push that gets no answer is no second one where what became of the first was found out', async () => {
+test('a push without a response is the first of its kind after a recovery of the previous one', async () => {
   const world = new SyncWorld();
   const { service, sync } = world;
   const losing = (request: string): void => {
@@ -709,7 +709,7 @@ test('a push that gets no answer is no second one where what became of the first
   expect(sync.status().postponed).toBe(0);
 });
 
-test('a file that is renamed over one whose creation got no answer goes on with that creation', async () => {
+test('a file that is renamed over one whose creation got no response continues that creation', async () => {
   const world = new SyncWorld();
   world.write('/f', 'one');
   world.clock.advance(SETTLE_MS + 1);
@@ -725,7 +725,7 @@ test('a file that is renamed over one whose creation got no answer goes on with 
   expect([...world.store.all('intent')]).toEqual([]);
 });
 
-test('the address of another resource is not believed to be that of a new one', async () => {
+test('a new resource whose reported address belongs to another one is rejected', async () => {
   const world = new SyncWorld();
   world.service.auto = () => ({ type: 'answer' });
   const there = world.service.add('file', MODEL_ROOT, 'there', Buffer.from('theirs'));
@@ -772,7 +772,7 @@ test('of two folders that are moved into each other, the remote move wins withou
 });
 
 test.each([403, 400])(
-  'a taken name is gone around also where who looks above the shared folder is refused (%i)',
+  'a name collision is resolved although the folder above the share cannot be read (%i)',
   async (status) => {
     const world = new SyncWorld();
     const shared = world.service.resources.get(MODEL_ROOT);
@@ -792,7 +792,7 @@ test.each([403, 400])(
   },
 );
 
-test('a folder whose way was blocked for a moment only, by what others did, is moved and not parked', async () => {
+test('a folder whose move was blocked only briefly by other clients is moved and not parked', async () => {
   const world = new SyncWorld();
   const c = world.service.add('folder', MODEL_ROOT, 'c');
   const a = world.service.add('folder', MODEL_ROOT, 'a');
@@ -812,7 +812,7 @@ test('a folder whose way was blocked for a moment only, by what others did, is m
 });
 
 describe('syncNow', () => {
-  test('pushes at once what was closed, and tells what is parked', async () => {
+  test('syncNow pushes all closed changes immediately, and reports the parked ones', async () => {
     const world = new SyncWorld();
     world.write('/f', 'x');
     world.write('/bad', 'y');
@@ -826,11 +826,11 @@ describe('syncNow', () => {
     expect(world.service.tree().get('/f')).toBe('x');
   });
 
-  test('is done at once when nothing is to be done', async () => {
+  test('syncNow resolves immediately without changes', async () => {
     expect(await new SyncWorld().sync.syncNow()).toEqual({ pushed: 0, parked: [], open: 0 });
   });
 
-  test('drain gives up in time and says what is left', async () => {
+  test('drain ends after its time limit and returns the number of remaining changes', async () => {
     const world = new SyncWorld();
     world.write('/f', 'x');
     const drained = world.sync.drain(1_000);
@@ -840,7 +840,7 @@ describe('syncNow', () => {
     expect(await drained).toEqual({ left: 1 });
   });
 
-  test('drain ends at once when somebody else wants the store', async () => {
+  test('drain ends immediately when another process wants the store', async () => {
     const world = new SyncWorld();
     world.write('/f', 'x');
     const enough = new AbortController();
@@ -852,7 +852,7 @@ describe('syncNow', () => {
   });
 });
 
-test('the pushes of many small files run side by side, two for each place', async () => {
+test('pushes of small files run in parallel, two for each place', async () => {
   const world = new SyncWorld({ transfers: 3 });
   for (let n = 0; n < 10; n++) world.write(`/f${n}`, 'x');
   world.clock.advance(SETTLE_MS + 1);
@@ -960,7 +960,7 @@ describe('a service that answers with an error for an hour', () => {
 });
 
 /** A file that is made, and that the service has lost when its bytes come. */
-test('a service that loses what it has just made is not asked all the time', async () => {
+test('a service that loses each new file is asked at growing intervals', async () => {
   const world = new SyncWorld();
   const { service } = world;
   let lost = 0;

@@ -22,7 +22,7 @@ describe('the name of a conflicted copy', () => {
     ['archive.tar.gz', 'archive.tar (conflicted copy 2026-11-20 host).gz'],
   ])('%s becomes %s', (of, expected) => expect(name(of)).toBe(expected));
 
-  test('has a number from the second on', () => {
+  test('a conflicted copy has a number from the second one on', () => {
     expect(name('a.txt', ['a (conflicted copy 2026-11-20 host).txt'])).toBe(
       'a (conflicted copy 2026-11-20 host 2).txt',
     );
@@ -51,9 +51,9 @@ describe('the name of a conflicted copy', () => {
     'a (conflicted copy)',
     '(conflicted copy 2026-11-20 host)',
     'a (conflicted copy x host).txt',
-  ])('is not seen in %s', (other) => expect(conflictMark(other)).toBeNull());
+  ])('the name of a conflicted copy is not recognized in %s', (other) => expect(conflictMark(other)).toBeNull());
 
-  test('fits into 255 bytes, cut between characters', () => {
+  test('the name of a conflicted copy fits into 255 bytes and is cut between characters', () => {
     const long = name(`${'ä'.repeat(125)}.txt`);
     expect(Buffer.byteLength(long)).toBeLessThanOrEqual(255);
     expect(long).toMatch(/^ä+ \(conflicted copy 2026-11-20 host\)\.txt$/u);
@@ -99,22 +99,25 @@ describe('who wins by the history', () => {
     ['at the same moment', 7, 7, false],
     ['at a moment that nobody tells', null, 7, false],
     ['at some moment, ours at one that nobody tells', 7, null, false],
-  ])('theirs is above ours, complete %s', (_what, theirsMs, oursMs, oursIsKept) => {
-    const history = [
-      version('last', true, 3, 9),
-      version('theirs', true, 3, theirsMs),
-      version('ours', true, 3, oursMs),
-    ];
+  ])(
+    'the remote version above ours is complete %s, and decides who makes the copy',
+    (_what, theirsMs, oursMs, oursIsKept) => {
+      const history = [
+        version('last', true, 3, 9),
+        version('theirs', true, 3, theirsMs),
+        version('ours', true, 3, oursMs),
+      ];
 
-    expect(judgeHistory(history, ours, base)).toMatchObject({ type: 'theirs', version: { url: 'last' }, oursIsKept });
-  });
+      expect(judgeHistory(history, ours, base)).toMatchObject({ type: 'theirs', version: { url: 'last' }, oursIsKept });
+    },
+  );
 
-  test('a version under upload says nothing', () => {
+  test('a version under upload does not count', () => {
     const history = [version('half', false), version('ours'), version('base')];
     expect(judgeHistory(history, ours, base)).toMatchObject({ type: 'ours', under: null });
   });
 
-  test('a base that has no URL is known by what the listing said of it', () => {
+  test('a base without a URL is identified by the length and time of the listing', () => {
     const unnamed = { version: null, sizeBytes: 3, modified: null };
     expect(judgeHistory([version('ours'), version('x', true, 3)], ours, unnamed)).toMatchObject({ under: null });
     expect(judgeHistory([version('ours'), version('x', true, 4)], ours, unnamed)).toMatchObject({
@@ -131,7 +134,7 @@ describe('the queue of pushes', () => {
     return next;
   };
 
-  test('small ones go first, but a large one is not kept waiting behind them', () => {
+  test('small pushes go first, but a large one does not wait behind them', () => {
     const queue = new PushQueue(4);
     queue.add(ino(1), 'large');
     queue.add(ino(2), 'large');
@@ -140,7 +143,7 @@ describe('the queue of pushes', () => {
     expect([take(queue), take(queue), take(queue)]).toEqual([1, 10, 11]);
   });
 
-  test('two small ones share a place, a large one needs a whole one', () => {
+  test('two small pushes share a place, and a large one needs a whole one', () => {
     const queue = new PushQueue(3);
     for (let n = 10; n < 20; n++) queue.add(ino(n), 'small');
     queue.add(ino(1), 'large');
@@ -151,7 +154,7 @@ describe('the queue of pushes', () => {
     expect([take(queue), take(queue), take(queue)]).toEqual([14, 15, undefined]);
   });
 
-  test('one that is added again keeps its place, except in another lane', () => {
+  test('a push that is added again keeps its place, except in another lane', () => {
     const queue = new PushQueue(4);
     for (const n of [1, 2]) queue.add(ino(n), 'small');
     queue.add(ino(1), 'small');
@@ -160,7 +163,7 @@ describe('the queue of pushes', () => {
     expect([queue.start(ino(1)), queue.start(ino(2)), queue.size]).toEqual(['large', 'small', 0]);
   });
 
-  test('large ones never take every place', () => {
+  test('large pushes never take every place', () => {
     const queue = new PushQueue(4);
     for (let n = 0; n < 10; n++) queue.add(ino(n), 'large');
 
@@ -168,7 +171,7 @@ describe('the queue of pushes', () => {
   });
 });
 
-test('versions are not spent: 40 saves in 20 minutes make at most 8, and a sync makes one at once', async () => {
+test('40 saves in 20 minutes make at most 8 versions, and a sync request makes one immediately', async () => {
   const world = new SyncWorld();
   world.service.auto = () => ({ type: 'answer' });
   const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from('before'));
@@ -191,7 +194,7 @@ test('versions are not spent: 40 saves in 20 minutes make at most 8, and a sync 
   expect(world.service.bytesOf(file)?.toString()).toBe('the last one');
 });
 
-test('the pace of a file is as before after an hour of quiet', () => {
+test('the version throttle is as before after an hour without saves', () => {
   const clock = new ManualClock();
   const pace = new VersionPace(clock);
   for (let n = 0; n < 5; n++) pace.note(1 as Inode);
@@ -202,7 +205,7 @@ test('the pace of a file is as before after an hour of quiet', () => {
   expect(pace.notBeforeMs(1 as Inode)).toBe(0);
 });
 
-test('what nothing refers to is given back once nothing is being pushed', async () => {
+test('contents without references are removed once no push is running', async () => {
   const world = new SyncWorld();
   world.service.auto = () => ({ type: 'answer' });
   world.write('/f', 'one');
@@ -215,7 +218,7 @@ test('what nothing refers to is given back once nothing is being pushed', async 
   expect([...world.store.all('garbage')]).toEqual([]);
 });
 
-test('everything settles into a state without timers', async () => {
+test('without changes there are no timers', async () => {
   const world = new SyncWorld();
   world.service.auto = () => ({ type: 'answer' });
   world.write('/f', 'one');

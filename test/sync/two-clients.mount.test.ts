@@ -155,7 +155,7 @@ describe('a file of 64 MiB of which nothing is here, changed in one block while 
     await tower.mount.close(again);
   });
 
-  test('the line is cut again and again while the base is being fetched: what came stays, the rest is fetched', async () => {
+  test('a base whose transfer is cut repeatedly keeps the received bytes, and the rest is fetched', async () => {
     const file = await user.client.createFilled(user.folder('2'), 'f', base);
     const tower = await mounted('one');
     const offline = { times: 'always', then: { hangUpBefore: true } } as const;

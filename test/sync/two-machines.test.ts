@@ -96,7 +96,7 @@ describe('two machines make a file of one name before they hear of each other', 
     expectOneTree();
   });
 
-  test('where one name may be there twice, the address decides', async () => {
+  test('the address decides where the service may have one name twice', async () => {
     const [first, second] = begin({ uniqueNames: false });
     second.write('/x', 'of the second');
     first.write('/x', 'of the first');

@@ -35,7 +35,7 @@ const files = async (path = ''): Promise<string[]> =>
   (await world.mount.readdir(path)).map(({ name }) => name).toSorted();
 const shown = (): (string | null)[] => [...world.service.tree().values()].toSorted();
 
-test("somebody's file that has no bytes yet, found where ours was to be made, is not taken for one that we made", async () => {
+test('another client’s empty file, found at the requested place, does not count as made here', async () => {
   const { service, mount } = world;
   let stage: 'made' | 'found' | 'over' = 'made';
   service.auto = (name) => {
@@ -59,7 +59,7 @@ test("somebody's file that has no bytes yet, found where ours was to be made, is
   expect(shown()).toEqual(['ours', 'theirs!']);
 });
 
-test('a service that names a file as the folder in which something lies is not believed', async () => {
+test('a service that names a file as a parent folder is not believed', async () => {
   const { service, mount, tower } = world;
   await mount.mkdir('dir');
   await mount.writeFile('file', Buffer.from('bytes'));
@@ -74,7 +74,7 @@ test('a service that names a file as the folder in which something lies is not b
   ]);
 });
 
-test('a folder that is found where ours was to be made may have something in it', async () => {
+test('a folder that is found at the requested place may have contents', async () => {
   const { service, mount } = world;
   service.auto = (name) => {
     if (!name.startsWith('createFolder')) return ANSWER;
@@ -92,37 +92,40 @@ test('a folder that is found where ours was to be made may have something in it'
 describe.each([
   ['where names are unique', true],
   ['where they are not', false],
-])('a file that was made unheard, and parked because its folder may not be looked at, %s', (_, uniqueNames) => {
-  beforeEach(async () => {
-    world.service.uniqueNames = uniqueNames;
-    unheard('createFile', (name) => (name.startsWith('list') ? { type: 'refuse', status: 403 } : ANSWER));
-    await world.mount.writeFile('file', Buffer.from('bytes'));
-    await untilParked();
-  });
+])(
+  'a file whose creation got no response, and which is parked because its folder cannot be read, %s',
+  (_, uniqueNames) => {
+    beforeEach(async () => {
+      world.service.uniqueNames = uniqueNames;
+      unheard('createFile', (name) => (name.startsWith('list') ? { type: 'refuse', status: 403 } : ANSWER));
+      await world.mount.writeFile('file', Buffer.from('bytes'));
+      await untilParked();
+    });
 
-  test('is filled when somebody tries again', async () => {
-    world.service.auto = () => ANSWER;
-    world.sync.retry();
-    await world.converge();
-    expect([...world.service.tree()]).toEqual([['/file', 'bytes']]);
-  });
+    test('a file whose creation got no response is filled after a retry by the user', async () => {
+      world.service.auto = () => ANSWER;
+      world.sync.retry();
+      await world.converge();
+      expect([...world.service.tree()]).toEqual([['/file', 'bytes']]);
+    });
 
-  test('goes when it is deleted here', async () => {
-    const { service, mount } = world;
-    await mount.unlink('file');
-    const before = service.requests.length;
-    for (let round = 0; round < 10; round++) await world.pass(60_000);
-    // Nobody is told that it is still refused: asked again, with pauses that grow.
-    const asked = service.requests.length - before;
-    expect(asked).toBeGreaterThan(2);
-    expect(asked).toBeLessThan(30);
-    service.auto = () => ANSWER;
-    for (let round = 0; round < 10; round++) await world.pass(60_000);
-    expect([...service.tree()]).toEqual([]);
-  });
-});
+    test('a file whose creation got no response is deleted on the service if it is deleted here', async () => {
+      const { service, mount } = world;
+      await mount.unlink('file');
+      const before = service.requests.length;
+      for (let round = 0; round < 10; round++) await world.pass(60_000);
+      // Nobody is told that it is still refused: asked again, with pauses that grow.
+      const asked = service.requests.length - before;
+      expect(asked).toBeGreaterThan(2);
+      expect(asked).toBeLessThan(30);
+      service.auto = () => ANSWER;
+      for (let round = 0; round < 10; round++) await world.pass(60_000);
+      expect([...service.tree()]).toEqual([]);
+    });
+  },
+);
 
-test('a file whose creation was answered with something unreadable is there once, and nothing is parked', async () => {
+test('a file whose creation got an unreadable response exists once, and nothing is parked', async () => {
   const { service, mount, sync } = world;
   const createFile = service.createFile.bind(service);
   let created = 0;
@@ -139,7 +142,7 @@ test('a file whose creation was answered with something unreadable is there once
   expect([...service.tree()]).toEqual([['/file', 'bytes']]);
 });
 
-test('a file that was made unheard, and found, is a save of the one that it is renamed over', async () => {
+test('a file that was found after a lost creation counts as a save when it is renamed over another one', async () => {
   const { service, mount } = world;
   await mount.writeFile('report', Buffer.from('first'));
   await world.converge();
@@ -178,7 +181,7 @@ describe('what is discarded before it is known what became of it', () => {
     return first?.[0] ?? ROOT_INODE;
   }
 
-  test('is gone on both sides, where it had been made', async () => {
+  test('a discarded creation with an unknown outcome is removed on both sides', async () => {
     await world.mount.writeFile('file', Buffer.from('bytes'));
     await offlineAfter('createFile');
     await world.sync.discard(dirty(), 'discard');
@@ -187,21 +190,24 @@ describe('what is discarded before it is known what became of it', () => {
     expect([await files(), served()]).toEqual([[], []]);
   });
 
-  test.each(['discarded', 'deleted'])('stays away when all is discarded after it was %s without bytes', async (how) => {
-    const { service, mount, sync } = world;
-    service.auto = (name) => (name.startsWith('putFileData') ? { type: 'refuse', status: 500 } : ANSWER);
-    await mount.writeFile('file', Buffer.from('bytes'));
-    for (let round = 0; round < 3; round++) await world.pass(2_000);
-    service.auto = () => ({ type: 'lose-request' });
-    if (how === 'deleted') await mount.unlink('file');
-    else await sync.discard(dirty(), 'discard');
-    expect(await sync.discard(ROOT_INODE, 'discard')).toEqual([]);
-    expect(await files()).toEqual([]);
-    await onlineAgain();
-    expect([await files(), served()]).toEqual([[], []]);
-  });
+  test.each(['discarded', 'deleted'])(
+    'a discarded creation stays removed after it was %s without bytes',
+    async (how) => {
+      const { service, mount, sync } = world;
+      service.auto = (name) => (name.startsWith('putFileData') ? { type: 'refuse', status: 500 } : ANSWER);
+      await mount.writeFile('file', Buffer.from('bytes'));
+      for (let round = 0; round < 3; round++) await world.pass(2_000);
+      service.auto = () => ({ type: 'lose-request' });
+      if (how === 'deleted') await mount.unlink('file');
+      else await sync.discard(dirty(), 'discard');
+      expect(await sync.discard(ROOT_INODE, 'discard')).toEqual([]);
+      expect(await files()).toEqual([]);
+      await onlineAgain();
+      expect([await files(), served()]).toEqual([[], []]);
+    },
+  );
 
-  test('is what the service has, where it had been renamed', async () => {
+  test('a discarded rename with an unknown outcome restores the name of the service', async () => {
     await world.mount.writeFile('before', Buffer.from('bytes'));
     await world.converge();
     await world.mount.rename('before', 'after');
@@ -229,7 +235,7 @@ describe('what is discarded before it is known what became of it', () => {
     },
   );
 
-  test('can be had back where a person was told that it cannot be found out', async () => {
+  test('a discarded deletion restores the node if the user was informed that its outcome is unknown', async () => {
     await world.mount.writeFile('file', Buffer.from('bytes'));
     await world.converge();
     await world.mount.unlink('file');

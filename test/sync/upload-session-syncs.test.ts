@@ -58,7 +58,7 @@ describe('no byte is uploaded before the file is on the disk', () => {
     expect(bytesOf('file')?.equals(bytes)).toBe(true);
   });
 
-  test('nor before its name is', async () => {
+  test('no byte is uploaded before the name of the file is on the disk', async () => {
     watched.isHeld = (path) => /\/drafts\/..$/.test(path);
     await world.mount.writeFile('file', SMALL);
     await calm();
@@ -69,7 +69,7 @@ describe('no byte is uploaded before the file is on the disk', () => {
     expect(bytesOf('file')?.equals(SMALL)).toBe(true);
   });
 
-  test('also a change over what was pushed', async () => {
+  test('a change over a pushed version is synced before it is sent', async () => {
     await world.mount.writeFile('file', SMALL);
     await world.converge();
     const before = puts().length;
@@ -84,7 +84,7 @@ describe('no byte is uploaded before the file is on the disk', () => {
   });
 });
 
-test('a small file is sent while a large one that was closed before it is still being synced', async () => {
+test('a small file is sent while a large one that was closed earlier is still being synced', async () => {
   await world.mount.writeFile('large', LARGE);
   let first: string | null = null;
   watched.isHeld = (path) => {
@@ -100,7 +100,7 @@ test('a small file is sent while a large one that was closed before it is still 
   expect(bytesOf('large')?.byteLength ?? 0).toBe(0);
 });
 
-test('what is synced while it settles is not synced once more for the push, nor what the push had synced', async () => {
+test('bytes that were synced during the settle delay are not synced again for the push', async () => {
   for (let n = 0; n < 12; n++) await world.mount.writeFile(`file${n}`, SMALL);
   await world.mount.writeFile('large', LARGE);
   await world.converge();
@@ -110,7 +110,7 @@ test('what is synced while it settles is not synced once more for the push, nor 
   expect(syncsOfDrafts()).toHaveLength(13);
 });
 
-test('what is kept beside its name has no file to wait for', async () => {
+test('bytes inside the database wait for no sync of a file', async () => {
   watched.isHeld = isDraftFile;
   await world.mount.writeFile('short', Buffer.from('short'));
   await world.converge();
@@ -118,7 +118,7 @@ test('what is kept beside its name has no file to wait for', async () => {
   expect(bytesOf('short')?.toString()).toBe('short');
 });
 
-test('an end does not wait for a sync that takes long', async () => {
+test('an unmount does not wait for a long sync', async () => {
   watched.isHeld = isDraftFile;
   await world.mount.writeFile('file', LARGE);
   await calm();
@@ -147,7 +147,7 @@ test('bytes that the disk lost are never sent, and a caller that waits for them 
   expect(bytesOf('file')?.equals(LARGE)).toBe(true);
 });
 
-test('a file for which no descriptor is left is sent once there is one, and waits for nobody', async () => {
+test('a file that finds no free descriptor is sent once there is one, and blocks no other file', async () => {
   let isOut = true;
   const { disk } = watched;
   const { syncDirectory } = disk;

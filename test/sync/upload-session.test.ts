@@ -74,7 +74,7 @@ describe('wherever the line dies', () => {
     ['lose-reply', 'the same process'],
     ['lose-request', 'a new process'],
     ['lose-reply', 'a new process'],
-  ] as const)('one version comes of it: %s, then %s', async (type, next) => {
+  ] as const)('one version is made wherever the connection breaks: %s, then %s', async (type, next) => {
     for (let stopAt = 1, stopped = true; stopped; stopAt++) {
       const { world, file } = changed();
       let asked = 0;
@@ -113,26 +113,29 @@ describe('wherever the line dies', () => {
     ['lose-reply', 'the same process'],
     ['lose-request', 'a new process'],
     ['lose-reply', 'a new process'],
-  ] as const)('a new small file is made once and filled: %s, then %s', async (type, next) => {
-    for (let stopAt = 1, stopped = true; stopped; stopAt++) {
-      const world = made('small');
-      let asked = 0;
-      world.service.auto = () => (++asked >= stopAt ? { type } : { type: 'answer' });
-      await world.quiet();
-      stopped = asked >= stopAt;
-      if (stopped && next === 'a new process') world.restart();
+  ] as const)(
+    'a new small file is made once and filled, wherever the connection breaks: %s, then %s',
+    async (type, next) => {
+      for (let stopAt = 1, stopped = true; stopped; stopAt++) {
+        const world = made('small');
+        let asked = 0;
+        world.service.auto = () => (++asked >= stopAt ? { type } : { type: 'answer' });
+        await world.quiet();
+        stopped = asked >= stopAt;
+        if (stopped && next === 'a new process') world.restart();
 
-      world.service.auto = () => ({ type: 'answer' });
-      await pass(world);
+        world.service.auto = () => ({ type: 'answer' });
+        await pass(world);
 
-      const files = world.service.childrenOf(MODEL_ROOT);
-      expect(
-        files.map(({ name }) => name),
-        `stopped at ${stopAt}`,
-      ).toEqual(['f']);
-      expect(versionsOf(world, files[0]?.url as ResourceUrl)).toEqual(['small']);
-    }
-  });
+        const files = world.service.childrenOf(MODEL_ROOT);
+        expect(
+          files.map(({ name }) => name),
+          `stopped at ${stopAt}`,
+        ).toEqual(['f']);
+        expect(versionsOf(world, files[0]?.url as ResourceUrl)).toEqual(['small']);
+      }
+    },
+  );
 });
 
 describe('whatever request of it is under way', () => {
@@ -155,7 +158,7 @@ describe('whatever request of it is under way', () => {
     return ended;
   }
 
-  test('the file is deleted elsewhere: what was changed here is made anew', async () => {
+  test('local changes of a file that is deleted elsewhere are recreated', async () => {
     const worlds = await atEach(
       () => changed().world,
       (world, file) => world.service.resources.delete(file),
@@ -163,7 +166,7 @@ describe('whatever request of it is under way', () => {
     for (const world of worlds) expect(world.service.tree()).toEqual(new Map([['/f', NEW]]));
   });
 
-  test.each(['small', NEW])('a new file (%s) is deleted elsewhere: it is made anew', async (text) => {
+  test.each(['small', NEW])('a new file (%s) that is deleted elsewhere is recreated', async (text) => {
     const worlds = await atEach(
       () => made(text),
       (world, file) => world.service.resources.delete(file),
@@ -171,7 +174,7 @@ describe('whatever request of it is under way', () => {
     for (const world of worlds) expect(world.service.tree()).toEqual(new Map([['/f', text]]));
   });
 
-  test('the file is saved elsewhere: both are kept, and one copy at most', async () => {
+  test('a file that is saved elsewhere is kept in both versions, with at most one copy', async () => {
     const worlds = await atEach(
       () => changed().world,
       (world, file) => world.service.addVersion(file, Buffer.from('theirs')),
@@ -185,7 +188,7 @@ describe('whatever request of it is under way', () => {
 });
 
 describe('what the service answers', () => {
-  test('416: our version is asked again after a pause, nothing is spliced', async () => {
+  test('after a 416 the progress of our version is read again after a pause, and no byte is sent twice', async () => {
     const { world, file } = changed();
     once(world, 'putVersionData', { type: 'refuse', status: 416 });
     await pass(world);
@@ -194,7 +197,7 @@ describe('what the service answers', () => {
     expect(world.service.requests.filter((request) => request.startsWith('createVersion'))).toHaveLength(1);
   });
 
-  test('404 of the version: another one is made', async () => {
+  test('after a 404 of the version another one is made', async () => {
     const { world, file } = changed();
     once(world, 'putVersionData', { type: 'refuse', status: 404 });
     await pass(world);
@@ -204,7 +207,7 @@ describe('what the service answers', () => {
   });
 
   test.each(['createVersion', 'versions'])(
-    '404 of the file at %s: what was changed here is made anew',
+    'after a 404 of the file at %s the local changes are recreated',
     async (name) => {
       const { world, file } = changed();
       let isGone = false;
@@ -245,7 +248,7 @@ describe('what the service answers', () => {
     expect(versionsOf(world, file)).toEqual([NEW, OLD]);
   });
 
-  test('401 in the middle: goes on after somebody signed in', async () => {
+  test('an upload continues after a 401 and a new sign-in', async () => {
     const { world, file } = changed();
     once(world, 'putVersionData', { type: 'refuse', status: 401 });
     await world.quiet();
@@ -273,7 +276,7 @@ describe('what the service answers', () => {
 });
 
 describe('what happens meanwhile', () => {
-  test('written during the upload: the frozen draft becomes a version, and what came after the next', async () => {
+  test('a write during the upload does not change the frozen draft: both become versions', async () => {
     const { world, file } = changed();
     await world.quiet();
     world.patch('/f', 0, 'X');
@@ -284,7 +287,7 @@ describe('what happens meanwhile', () => {
     expect(versionsOf(world, file)).toEqual([`X${NEW.slice(1)}`, NEW, OLD]);
   });
 
-  test('deleted here during the upload: it goes to the trash, nothing comes back', async () => {
+  test('a file that is deleted during its upload is trashed and does not come back', async () => {
     const { world, file } = changed();
     await world.quiet();
     world.remove('/f');
@@ -329,7 +332,7 @@ describe('what happens meanwhile', () => {
     expect(world.service.isInTrash(file)).toBe(true);
   });
 
-  test('a removal whose version arrives whole all the same stays a removal', async () => {
+  test('a removal whose version arrives whole nevertheless stays a removal', async () => {
     const { world, file } = changed();
     await until(world, 'putVersionData');
     world.remove('/f');
@@ -345,7 +348,7 @@ describe('what happens meanwhile', () => {
     expect(world.service.tree()).toEqual(new Map());
   });
 
-  test('a version that a removal ended is known as ours after a restart, and a new file of that name follows it', async () => {
+  test('the version of an aborted transfer is known as ours after a restart, and a new file of that name follows it', async () => {
     const { world, file } = changed();
     await until(world, 'putVersionData');
     world.remove('/f');
@@ -396,7 +399,7 @@ describe('what happens meanwhile', () => {
     expect(world.service.tree()).toEqual(new Map([['/f', 'the next one']]));
   });
 
-  test('renamed during the upload: one file, with the new name', async () => {
+  test('a file that is renamed during its upload stays one file with the new name', async () => {
     const { world, file } = changed();
     await world.quiet();
     world.rename('/f', '/g');
@@ -408,7 +411,7 @@ describe('what happens meanwhile', () => {
     expect(versionsOf(world, file)).toEqual([NEW, OLD]);
   });
 
-  test('a draft over a version whose bytes are not here: they are fetched, then sent', async () => {
+  test('missing bytes of the base of a draft are fetched before the upload', async () => {
     const world = new SyncWorld();
     const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(NEW));
     world.learn();
@@ -433,7 +436,7 @@ describe('what happens meanwhile', () => {
     return { world, file };
   }
 
-  test('the version it lies over is gone: parked as base-lost, nothing is made up', async () => {
+  test('a draft whose base version is deleted is parked as base-lost, and no byte is invented', async () => {
     const { world, file } = await baseLost();
 
     expect(world.sync.status().parked).toMatchObject([{ path: 'f', reason: 'base-lost' }]);
@@ -524,7 +527,7 @@ describe('changed here and elsewhere', () => {
     expect(versionsOf(world, file?.url as ResourceUrl)).toEqual(['ours']);
   });
 
-  test('a lost answer of the plain PUT, and the file holds another length: a version of its own is made, and theirs is kept', async () => {
+  test('after a lost response of the plain PUT and another length of the file, a new version is made and the remote one is kept', async () => {
     const world = made('ours');
     world.service.auto = null;
     await world.quiet();
@@ -541,7 +544,7 @@ describe('changed here and elsewhere', () => {
     expect([...world.service.tree().values()].sort()).toEqual(['ou', 'ours']);
   });
 
-  test('made here, and filled elsewhere while the service was away: a version of its own is made, and theirs is kept', async () => {
+  test('a file made here and filled elsewhere during an outage gets a new version, and the remote one is kept', async () => {
     const world = made('ours');
     world.service.auto = (name) => ({ type: name.startsWith('createFile') ? 'answer' : 'lose-request' });
     await world.quiet();
@@ -559,7 +562,7 @@ describe('changed here and elsewhere', () => {
   });
 
   // By its time alone it cannot be told from a service that was set back to a backup.
-  test('made here and confirmed, then saved elsewhere by a clock that was set back: theirs is seen, ours is a copy', async () => {
+  test('a remote save by a clock that was set back is shown, and ours becomes a copy', async () => {
     const world = await acknowledged((confirmed, file) => {
       confirmed.learn();
       confirmed.service.nowMs -= LATER_MS;
@@ -572,7 +575,7 @@ describe('changed here and elsewhere', () => {
     expect(world.service.tree()).toEqual(world.localTree());
   });
 
-  test('made here, saved elsewhere with another length before anybody listed it: theirs is seen, and nothing is sent', async () => {
+  test('a remote save of another length before the first listing of a file made here is shown, and nothing is sent', async () => {
     const world = await acknowledged(({ service }, file) => {
       service.nowMs += LATER_MS;
       service.addVersion(file, Buffer.from('their longer one'));
@@ -585,7 +588,7 @@ describe('changed here and elsewhere', () => {
     expect(world.service.receivedBytes).toBe(receivedBytes);
   });
 
-  test('made here, saved elsewhere with the same length before anybody listed it: theirs is seen', async () => {
+  test('a remote save of equal length before the first listing of a file made here is shown', async () => {
     const world = made('ours');
     world.service.auto = () => ({ type: 'answer' });
     await pass(world);
@@ -598,7 +601,7 @@ describe('changed here and elsewhere', () => {
     expect(world.sync.status().pending).toBe(0);
   });
 
-  test('made here, saved elsewhere with the same length, changed here before anybody listed it: both are kept', async () => {
+  test('a remote save of equal length before the first listing of a file made and changed here is kept beside ours', async () => {
     const world = made('ours');
     world.service.auto = () => ({ type: 'answer' });
     await pass(world);
@@ -616,7 +619,7 @@ describe('changed here and elsewhere', () => {
     );
   });
 
-  test('theirs came after ours: it is taken over, and whoever made it makes the copy', async () => {
+  test('a remote version after ours is adopted, and its client makes the copy', async () => {
     const { world, file } = changed();
     world.service.auto = (name) => {
       if (name.startsWith('versions')) world.service.addVersion(file, Buffer.from('theirs'));
@@ -645,7 +648,7 @@ describe('changed here and elsewhere', () => {
     expect(world.localTree()).toEqual(world.service.tree());
   });
 
-  test('deleted here while it was sent, and saved elsewhere since: it is theirs', async () => {
+  test('a remote save of a file that was deleted here during its upload is shown again', async () => {
     const { world, file } = changed();
     let isFirst = true;
     world.service.auto = (name) => {
@@ -663,7 +666,7 @@ describe('changed here and elsewhere', () => {
     expect([...world.localTree().keys()]).toEqual(['/f']);
   });
 
-  test('ours has left the history before we looked: it is kept as a copy', async () => {
+  test('our version is kept as a copy if it has left the history before the first look', async () => {
     const { world, file } = changed();
     let isLate = true;
     world.service.auto = (name) => {
@@ -687,7 +690,7 @@ describe('changed here and elsewhere', () => {
   test.each([
     ['a whole new content', (world: SyncWorld) => world.write('/f', NEW)],
     ['some bytes over the version', (world: SyncWorld) => world.patch('/f', 0, 'X')],
-  ])('theirs was listed before ours was pushed (%s): both are kept all the same', async (_what, change) => {
+  ])('a remote version that was listed before our push (%s) is kept beside ours', async (_what, change) => {
     const world = new SyncWorld();
     const file = world.service.add('file', MODEL_ROOT, 'f', Buffer.from(OLD));
     world.learn();
@@ -708,7 +711,7 @@ describe('changed here and elsewhere', () => {
     expect(world.localTree()).toEqual(world.service.tree());
   });
 
-  test('made here and elsewhere under one name: both are kept', async () => {
+  test('two files made under one name on two clients are both kept', async () => {
     const world = new SyncWorld();
     world.write('/f', NEW);
     world.service.add('file', MODEL_ROOT, 'f', Buffer.from('theirs'));
@@ -721,7 +724,7 @@ describe('changed here and elsewhere', () => {
     expect(world.localTree()).toEqual(world.service.tree());
   });
 
-  test('a lost answer of the history makes no second copy', async () => {
+  test('a lost response of the history request makes no second copy', async () => {
     const { world, file } = changed();
     world.service.addVersion(file, Buffer.from('theirs'));
     once(world, 'versions', { type: 'lose-reply' });
@@ -754,7 +757,7 @@ describe('bytes that are here when they become another file', () => {
     return world;
   }
 
-  test.each(['short', NEW])('stay here: nothing is fetched to read them (%s)', async (text) => {
+  test.each(['short', NEW])('cached bytes that become another file’s are read without a fetch (%s)', async (text) => {
     const world = await backup(text);
     const { local, remote } = world.node('/f~');
     expect(local?.content).toBe(remote?.content);
@@ -762,11 +765,14 @@ describe('bytes that are here when they become another file', () => {
     expect(Buffer.from(bytes ?? []).toString()).toBe(text);
   });
 
-  test.each(['short', NEW])('are the new file’s, whatever becomes of the old one’s history (%s)', async (text) => {
-    const world = await backup(text);
-    for (const { name, url } of world.service.childrenOf(MODEL_ROOT))
-      if (name === 'f') world.service.resources.delete(url);
-    world.contents.evict();
-    expect(world.bytesOf(world.node('/f~'))).toBe(text);
-  });
+  test.each(['short', NEW])(
+    'cached bytes stay the new file’s, whatever happens to the history of the old one (%s)',
+    async (text) => {
+      const world = await backup(text);
+      for (const { name, url } of world.service.childrenOf(MODEL_ROOT))
+        if (name === 'f') world.service.resources.delete(url);
+      world.contents.evict();
+      expect(world.bytesOf(world.node('/f~'))).toBe(text);
+    },
+  );
 });

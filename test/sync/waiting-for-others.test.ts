@@ -4,7 +4,7 @@ import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 /** Changes that wait for others: each is pushed, whatever becomes of those, and whatever they waited for before. */
 
-test('a file being made when its folder is replaced by the one that it was moved to: all of it is pushed', async () => {
+test('a file in creation is pushed completely when its folder is replaced by the folder that it was moved to', async () => {
   const world = new SyncWorld();
   const { service, clock } = world;
   service.add('folder', MODEL_ROOT, 'out');
@@ -32,7 +32,7 @@ test('a file being made when its folder is replaced by the one that it was moved
   expect(service.violations).toEqual([]);
 });
 
-test('a file that waits for a name goes when another client has deleted the one that has it, whose rename is parked', async () => {
+test('a file that waits for a name is pushed when another client deletes the holder of the name, whose rename is parked', async () => {
   const world = new SyncWorld();
   const { service, clock } = world;
   service.auto = (name) => (name.startsWith('relocate') ? { type: 'refuse', status: 403 } : { type: 'answer' });
@@ -53,7 +53,7 @@ test('a file that waits for a name goes when another client has deleted the one 
 
   expect([...service.tree()]).toEqual([['/x', 'new']]);
 });
-test('three files that take each other’s names, two of them in the folder that is pushed at once', async () => {
+test('three files exchange their names in a cycle, two of them in a folder that is pushed at the same time', async () => {
   const world = new SyncWorld();
   const { service, sync } = world;
   service.auto = () => ({ type: 'answer' });
@@ -79,7 +79,7 @@ test('three files that take each other’s names, two of them in the folder that
   expect(Object.fromEntries(service.tree())).toMatchObject({ '/a/w': 'x', '/a/y': 'w', '/b/x': 'y' });
 });
 
-test('a file whose name was refused, and that another is renamed over before it is asked for again: the other one has it', async () => {
+test('a refused name goes to a file that is renamed over its waiting owner', async () => {
   const world = new SyncWorld();
   const { service } = world;
   for (const name of ['a', 'b']) service.add('file', MODEL_ROOT, name, Buffer.from(name));

@@ -6,7 +6,7 @@ import { ArrivingChecksums } from '../../src/transfer/arriving-checksums.ts';
 
 const BYTES = Buffer.from(Uint32Array.from({ length: BLOCK_BYTES }, (_, i) => Math.imul(i + 1, 0x9e3779b1)).buffer);
 
-test('the checksums are the crc32 of each block that came from its first byte on, however the bytes are cut', () => {
+test('the checksums are the crc32 of each block that arrived from its first byte on, however the bytes are cut', () => {
   const start = fc.oneof(fc.constant(0), fc.constant(3 * BLOCK_BYTES), fc.nat({ max: 3 * BLOCK_BYTES }));
   const chunk = fc.oneof(fc.constant(BLOCK_BYTES), fc.integer({ min: 1, max: 2 * BLOCK_BYTES }));
   const cuts = fc.array(fc.tuple(chunk, fc.boolean()), { minLength: 1, maxLength: 12 });

@@ -28,7 +28,7 @@ test('a file has no public link where the service has no links, and cannot get o
   await expect(links.setPublicLink(file, 'on', signal)).rejects.toMatchObject({ name: 'ApiError', status: 405 });
 });
 
-test('a missing trash, a missing copy and missing uploads are refusals, which count as answers of the service', async () => {
+test('a missing trash, a missing copy and missing uploads are refusals, which count as responses of the service', async () => {
   const service = new MemoryService(['trash', 'copies', 'uploads']);
   const { changes, uploads, connectivity } = transferOf(service);
   const file = await fileOf(service);

@@ -113,7 +113,7 @@ async function expectLanded(extent: Extent): Promise<void> {
 }
 
 describe('a range lands as it was sent', () => {
-  test('whatever its pieces are', async () => {
+  test('a range arrives as it was sent, whatever its pieces are', async () => {
     const ranges = fc.tuple(fc.nat({ max: 7 }), fc.integer({ min: 1, max: 500_000 })).map(([block, length]) => ({
       start: block * BLOCK_BYTES,
       end: Math.min(block * BLOCK_BYTES + length, 1_000_000),
@@ -139,7 +139,7 @@ describe('a range lands as it was sent', () => {
     expect(new Set(server.requests.map(({ connection }) => connection)).size).toBe(1);
   });
 
-  test('and what is there of it is told before the rest is sent', async () => {
+  test('received parts of a range are reported before the rest is sent', async () => {
     const extent = { start: 0, end: 1_000_000 };
     let rest = (): void => {};
     server.steps = [
@@ -188,7 +188,7 @@ describe('a connection that is cut', () => {
     },
   );
 
-  test('while nobody used it is not noticed', async () => {
+  test('a connection that was cut while idle is replaced without an error', async () => {
     const own = { start: 0, end: 10 };
     server.otherwise = {
       act: (socket, request) => {
@@ -225,7 +225,7 @@ describe('an answer that does not fit is not believed, and writes nothing:', () 
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a head without end', async () => {
+  test('a head without an end is rejected, and nothing is written', async () => {
     server.otherwise = raw(`HTTP/1.1 206 OK\r\nX: ${'x'.repeat(40_000)}`, 'stay');
 
     await expect(fetch(extent)).rejects.toBeInstanceOf(ProtocolError);
@@ -233,7 +233,7 @@ describe('an answer that does not fit is not believed, and writes nothing:', () 
     expect(server.requests).toHaveLength(2);
   });
 
-  test('more bytes than announced: those announced are kept, the connection is not', async () => {
+  test('bytes beyond the announced length are dropped, and the connection is closed', async () => {
     server.steps = [
       { act: (socket, request) => void socket.write(Buffer.concat([answerOf(request), Buffer.from('more')])) },
     ];
@@ -248,7 +248,7 @@ describe('an answer that does not fit is not believed, and writes nothing:', () 
 describe('what is no plain answer of the expected kind is asked for again in the ordinary way:', () => {
   const extent: Extent = { start: 0, end: 1000 };
 
-  test('a chunked body', async () => {
+  test('a chunked body is requested again in the ordinary way', async () => {
     const head = `HTTP/1.1 206 OK\r\nContent-Range: bytes 0-999/${BYTES.byteLength}\r\nTransfer-Encoding: chunked\r\n\r\n`;
     server.otherwise = raw(
       Buffer.concat([Buffer.from(`${head}3e8\r\n`), BYTES.subarray(0, 1000), Buffer.from('\r\n0\r\n\r\n')]),
@@ -261,7 +261,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(server.requests).toHaveLength(2);
   });
 
-  test('the whole from a service that ignores Range, all of which is kept', async () => {
+  test('a whole file from a service that ignores Range is requested again in the ordinary way, and kept', async () => {
     server.otherwise = reply(200, {}, BYTES);
 
     expect(await fetch(extent)).toEqual({ extent: { start: 0, end: BYTES.byteLength }, bytes: null });
@@ -270,7 +270,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a refusal, which says what it says', async () => {
+  test('a refusal is requested again in the ordinary way, and its message is reported', async () => {
     server.otherwise = reply(404, {}, '<h3>gone</h3>');
 
     await expect(fetch(extent)).rejects.toMatchObject({
@@ -281,7 +281,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(server.requests).toHaveLength(2);
   });
 
-  test('a refused token, which is renewed', async () => {
+  test('a refused token is renewed in the ordinary way', async () => {
     server.steps = [reply(401), reply(401), honest];
 
     await fetch(extent);
@@ -290,7 +290,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(server.tokenRequests).toHaveLength(2);
   });
 
-  test('a redirect, which is followed', async () => {
+  test('a redirect is followed in the ordinary way', async () => {
     server.steps = [reply(302, { Location: server.url('/x') }), reply(302, { Location: server.url('/y') }), honest];
 
     await fetch(extent);
@@ -302,7 +302,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
   test.each<[string, Step]>([
     ['was refused', reply(503)],
     ['was cut', cutAfter(300, 'end')],
-  ])('and after one that %s everything is, for a minute', async (_what, step) => {
+  ])('after an answer that %s, all downloads take the ordinary way for a minute', async (_what, step) => {
     server.steps = [step];
     server.otherwise = honest;
     await fetch(extent);
@@ -320,7 +320,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(server.requests.at(-1)?.connection).toBe(server.requests.at(-2)?.connection);
   });
 
-  test('but not a token that cannot be had: it is tried for as often as ever', async () => {
+  test('a token that cannot be renewed does not end direct downloads', async () => {
     server.tokens = reply(503);
 
     await expect(fetch(extent)).rejects.toMatchObject({ status: 503 });
@@ -329,7 +329,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(server.requests).toHaveLength(0);
   });
 
-  test('nothing, where nothing is asked for', async () => {
+  test('an empty range causes no request', async () => {
     const empty = { start: 1000, end: 1000 };
 
     expect(await fetch(empty)).toEqual({ extent: empty, bytes: null });
@@ -337,7 +337,7 @@ describe('what is no plain answer of the expected kind is asked for again in the
     expect(server.requests).toHaveLength(0);
   });
 
-  test('not what the reader cannot take: that ends it, as it always did', async () => {
+  test('a full disk ends the download and is not repeated in the ordinary way', async () => {
     server.otherwise = honest;
     const url = server.url('/file/:sc:1:2/version/3') as VersionUrl;
     const refuses = (): void => {
@@ -378,7 +378,7 @@ describe('a connection is used again', () => {
     expect(connections()).toBe(expected);
   });
 
-  test('never by two downloads at a time', async () => {
+  test('a connection is never used by two downloads at the same time', async () => {
     // Nothing is answered before all of it is asked for: a download that is over may give its connection to the next.
     const all: (() => void)[] = [];
     server.otherwise = {
@@ -397,35 +397,38 @@ describe('a connection is used again', () => {
 describe('who gives up', () => {
   const extent: Extent = { start: 0, end: 1_000_000 };
 
-  test.each([0, 60, 400_000])('after %i bytes is told so, and nothing is written any more', async (bytes) => {
-    let line: Socket | null = null;
-    server.steps = [
-      {
-        act: (socket, request) => {
-          line = socket;
-          socket.write(answerOf(request).subarray(0, bytes));
+  test.each([0, 60, 400_000])(
+    'a download that is aborted after %i bytes rejects, and nothing is written afterwards',
+    async (bytes) => {
+      let line: Socket | null = null;
+      server.steps = [
+        {
+          act: (socket, request) => {
+            line = socket;
+            socket.write(answerOf(request).subarray(0, bytes));
+          },
         },
-      },
-    ];
-    const controller = new AbortController();
-    const fetched = fetch(extent, controller.signal);
-    fetched.catch(() => {});
-    await until(() => server.requests.length === 1, 'the request arrives');
-    if (bytes > BLOCK_BYTES) await until(() => told.length > 0, 'the first bytes land');
-    controller.abort(new DOMException('enough', 'AbortError'));
+      ];
+      const controller = new AbortController();
+      const fetched = fetch(extent, controller.signal);
+      fetched.catch(() => {});
+      await until(() => server.requests.length === 1, 'the request arrives');
+      if (bytes > BLOCK_BYTES) await until(() => told.length > 0, 'the first bytes land');
+      controller.abort(new DOMException('enough', 'AbortError'));
 
-    await expect(fetched).rejects.toMatchObject({ name: 'AbortError' });
+      await expect(fetched).rejects.toMatchObject({ name: 'AbortError' });
 
-    await writeFile(path, '');
-    (line as Socket | null)?.write(BYTES);
-    await until(() => !server.isOpen(server.requests[0]?.connection ?? 0), 'its connection ends');
-    expect((await readFile(path)).byteLength).toBe(0);
-  });
+      await writeFile(path, '');
+      (line as Socket | null)?.write(BYTES);
+      await until(() => !server.isOpen(server.requests[0]?.connection ?? 0), 'its connection ends');
+      expect((await readFile(path)).byteLength).toBe(0);
+    },
+  );
 
   test.each<[string, Step]>([
     ['before the answer', hang],
     ['in its body', cutAfterAndStay(300_000)],
-  ])('because nothing comes %s asks again', async (_where, step) => {
+  ])('a download without progress %s is requested again', async (_where, step) => {
     await service.close();
     begin({ answerMs: 200, bodyMs: 200 });
     server.steps = [step];
@@ -439,7 +442,7 @@ describe('who gives up', () => {
     expect(new Set(server.requests.map(({ connection }) => connection)).size).toBeGreaterThanOrEqual(2);
   });
 
-  test('because the service is closed ends at once', async () => {
+  test('a download ends immediately when the service object is closed', async () => {
     server.otherwise = cutAfterAndStay(300_000);
     const fetched = fetch(extent);
     fetched.catch(() => {});
@@ -461,32 +464,35 @@ test.each([
   { way: 'into a file, past us', limits: {}, target: 'file' },
   { way: 'into a file, through us', limits: { downBytesPerSecond: 1e9 }, target: 'file' },
   { way: 'into memory', limits: {}, target: 'memory' },
-] as const)('who waits hears every second that bytes come, also of a block that is not whole ($way)', async (how) => {
-  const { limits, target } = how;
-  transfer = createTransfer({
-    service,
-    clock: systemClock,
-    log: silentLogger,
-    limits: { upBytesPerSecond: null, downBytesPerSecond: null, ...limits },
-  });
-  const whole = { start: 0, end: BLOCK_BYTES };
-  server.steps = [
-    {
-      act: async (socket, request) => {
-        const bytes = answerOf(request);
-        for (let at = 0; at < 20_000; at += 1_000) {
-          socket.write(bytes.subarray(at, at + 1_000));
-          await sleep(150);
-        }
-        socket.write(bytes.subarray(20_000));
+] as const)(
+  'a waiting reader gets a progress report every second, also for an incomplete block ($way)',
+  async (how) => {
+    const { limits, target } = how;
+    transfer = createTransfer({
+      service,
+      clock: systemClock,
+      log: silentLogger,
+      limits: { upBytesPerSecond: null, downBytesPerSecond: null, ...limits },
+    });
+    const whole = { start: 0, end: BLOCK_BYTES };
+    server.steps = [
+      {
+        act: async (socket, request) => {
+          const bytes = answerOf(request);
+          for (let at = 0; at < 20_000; at += 1_000) {
+            socket.write(bytes.subarray(at, at + 1_000));
+            await sleep(150);
+          }
+          socket.write(bytes.subarray(20_000));
+        },
       },
-    },
-  ];
-  told = [];
-  const url = server.url('/file/:sc:1:2/version/3') as VersionUrl;
-  const into = target === 'file' ? ({ kind: 'file', path } as const) : ({ kind: 'memory' } as const);
-  await transfer.versions.readVersion(url, whole, BYTES.byteLength, into, (there) => told.push(there), never);
+    ];
+    told = [];
+    const url = server.url('/file/:sc:1:2/version/3') as VersionUrl;
+    const into = target === 'file' ? ({ kind: 'file', path } as const) : ({ kind: 'memory' } as const);
+    await transfer.versions.readVersion(url, whole, BYTES.byteLength, into, (there) => told.push(there), never);
 
-  console.log(JSON.stringify(told));
-  expect(told.filter(({ end }) => end < BLOCK_BYTES).length).toBeGreaterThanOrEqual(2);
-});
+    console.log(JSON.stringify(told));
+    expect(told.filter(({ end }) => end < BLOCK_BYTES).length).toBeGreaterThanOrEqual(2);
+  },
+);

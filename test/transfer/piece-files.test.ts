@@ -40,7 +40,7 @@ async function take(path: string, position: number, length: number) {
 const isOpen = (path: string): boolean => openDescriptors(path) > 0;
 
 describe('the files of pieces', () => {
-  test('are read once for all the short pieces that lie near each other, in each of several files', async () => {
+  test('short pieces that are near each other are read with one call, in each of several files', async () => {
     const [draft, base] = [file('draft'), file('base', Buffer.from(BYTES).reverse())];
     let reads = 0;
     for (let at = 0; at + 16 <= BYTES.byteLength; at += 32) {
@@ -61,7 +61,7 @@ describe('the files of pieces', () => {
     expect(reads).toBe(2 * Math.ceil(BYTES.byteLength / WINDOW_BYTES));
   });
 
-  test('give what lies before, behind and across what is at hand from the file', async () => {
+  test('pieces before, behind and across the window are read from the file', async () => {
     const path = file('jumps');
     for (const [position, length] of [
       [WINDOW_BYTES, 100],
@@ -76,14 +76,14 @@ describe('the files of pieces', () => {
     }
   });
 
-  test('say how much there is of a piece that a file ends in', async () => {
+  test('a piece beyond the end of its file is reported with its available length', async () => {
     const path = file('short');
     expect((await take(path, BYTES.byteLength - 10, 100)).bytes).toEqual(BYTES.subarray(-10));
     expect((await take(path, 1, 4 * WINDOW_BYTES)).bytes).toEqual(BYTES.subarray(1));
     expect((await take(path, BYTES.byteLength, 1)).bytes.byteLength).toBe(0);
   });
 
-  test('are open while they are read from, a few at a time, and closed in the end', async () => {
+  test('files are open while they are read, a few at a time, and are closed at the end', async () => {
     const paths = Array.from({ length: OPEN_MAX + 2 }, (_, n) => file(`file-${n}`));
     for (const path of paths) await take(path, 0, 1);
     expect(paths.map(isOpen)).toEqual(paths.map((_, n) => n >= 2));
@@ -94,7 +94,7 @@ describe('the files of pieces', () => {
     expect(paths.filter(isOpen)).toEqual([]);
   });
 
-  test('are those that were read last, when there are too many', async () => {
+  test('the least recently read files are closed when there are too many', async () => {
     const paths = Array.from({ length: OPEN_MAX + 1 }, (_, n) => file(`used-${n}`));
     for (const path of paths.slice(0, OPEN_MAX)) await take(path, 0, 1);
     await take(paths[0] as string, 2 * WINDOW_BYTES, 1);
@@ -103,7 +103,7 @@ describe('the files of pieces', () => {
     expect(paths.map(isOpen)).toEqual(paths.map((_, n) => n !== 1));
   });
 
-  test('that are not there are a StorageError', async () => {
+  test('a missing file is a StorageError', async () => {
     await expect(files.read(join(folder, 'none'), Buffer.alloc(1), 0)).rejects.toBeInstanceOf(StorageError);
   });
 });

@@ -31,7 +31,7 @@ async function pass(clock: ManualClock, ms: number): Promise<void> {
   }
 }
 
-test('over any time no more goes than the limit and one burst, and hardly less', async () => {
+test('over any time, the bytes are at most the limit and one burst, and hardly less', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.integer({ min: 1024, max: 8 * MIB }).chain((bytesPerSecond) => {
@@ -68,7 +68,7 @@ test('over any time no more goes than the limit and one burst, and hardly less',
   );
 });
 
-test('transfers share it fairly, whatever the length of their pieces', async () => {
+test('transfers share the rate equally, whatever the length of their pieces', async () => {
   const clock = new ManualClock();
   const limit = new RateLimit({ clock, bytesPerSecond: MIB });
   const got = endless(limit, [
@@ -82,7 +82,7 @@ test('transfers share it fairly, whatever the length of their pieces', async () 
   expect(Math.max(...got) / Math.min(...got)).toBeLessThan(1.15);
 });
 
-test('what somebody waits for goes first, and the rest is not forgotten', async () => {
+test('bytes that a program waits for go first, and the others continue', async () => {
   const clock = new ManualClock();
   const limit = new RateLimit({ clock, bytesPerSecond: MIB });
   const got = endless(limit, [
@@ -96,7 +96,7 @@ test('what somebody waits for goes first, and the rest is not forgotten', async 
   expect(got[0]).toBeGreaterThanOrEqual(15 * 64 * 1024);
 });
 
-test('alone, read-ahead has all of it', async () => {
+test('read-ahead gets the whole rate if it is alone', async () => {
   const clock = new ManualClock();
   const limit = new RateLimit({ clock, bytesPerSecond: MIB });
   const got = endless(limit, [{ bytes: 64 * 1024, urgency: 'later' }]) as [number];
@@ -105,7 +105,7 @@ test('alone, read-ahead has all of it', async () => {
   expect(got[0] / (4 * MIB)).toBeCloseTo(1, 0.8);
 });
 
-test('who gives up is not served, takes nothing, and leaves no timer behind', async () => {
+test('an aborted transfer gets no turn, takes no tokens and leaves no timer', async () => {
   const clock = new ManualClock();
   const limit = new RateLimit({ clock, bytesPerSecond: 1024 });
   await limit.take(1024, 'now', signal);

@@ -37,7 +37,7 @@ test('a place that becomes free goes to a download before an upload that waited 
   expect(begun.slice(9)).toEqual(['late upload']);
 });
 
-test('the only place is for both in turn, however many of either wait', async () => {
+test('a single place is used by both kinds in turn, however many wait', async () => {
   const { begun, run, end } = queueOf(undefined, { transfers: 1 });
   for (let i = 0; i < 3; i++) void run('upload', `u${i}`);
   for (let i = 0; i < 3; i++) void run('download', `d${i}`);
@@ -46,7 +46,7 @@ test('the only place is for both in turn, however many of either wait', async ()
   expect(begun).toEqual(['u0', 'd0', 'u1', 'd1', 'u2', 'd2']);
 });
 
-test('what somebody waits for goes before what is fetched ahead', async () => {
+test('a requested read goes before read-ahead', async () => {
   const { queue, begun, run, end } = queueOf();
   for (let i = 0; i < 8; i++) void run('download', `d${i}`);
   const ahead = { kind: 'download', url: 'ahead', bytesTotal: 1, isAhead: true } as const;
@@ -70,7 +70,7 @@ test('the last two places are not for uploads, however many wait', async () => {
   expect(begun.at(-1)).toBe('d0');
 });
 
-test('small uploads, which end soon, leave the last place only', async () => {
+test('small uploads leave only the last place free', async () => {
   const { queue, begun, run } = queueOf(20 * 1024);
   for (let i = 0; i < 20; i++) void run('upload', `u${i}`);
   await Promise.resolve();
@@ -84,7 +84,7 @@ test('small uploads, which end soon, leave the last place only', async () => {
 test.each([
   ['small', 1],
   ['large', 1024 * 1024],
-])('no more %s uploads run than are allowed, whatever is free', async (_what, bytesTotal) => {
+])('no more than %s uploads run, whatever is free', async (_what, bytesTotal) => {
   const { queue, run } = queueOf(bytesTotal, { uploads: 2 });
   for (let i = 0; i < 20; i++) void run('upload', `u${i}`);
   await Promise.resolve();
@@ -92,7 +92,7 @@ test.each([
   expect(queue.running).toHaveLength(2);
 });
 
-test('one that gives up while it waits takes no place, and holds none', async () => {
+test('a transfer that is aborted while it waits takes no place', async () => {
   const { queue, begun, run, end } = queueOf();
   for (let i = 0; i < 8; i++) void run('download', `d${i}`);
   const controller = new AbortController();
@@ -108,7 +108,7 @@ test('one that gives up while it waits takes no place, and holds none', async ()
   expect(queue.waiting).toBe(0);
 });
 
-test('a transfer that fails hands its place on', async () => {
+test('a failed transfer releases its place', async () => {
   const { queue } = queueOf();
   const { signal } = new AbortController();
   setMaxListeners(0, signal);
@@ -121,7 +121,7 @@ test('a transfer that fails hands its place on', async () => {
   expect(queue.running).toEqual([]);
 });
 
-test('what moved is counted for each transfer and for all', async () => {
+test('moved bytes are counted for each transfer and in total', async () => {
   const { queue } = queueOf();
   const { signal } = new AbortController();
 
@@ -136,7 +136,7 @@ test('what moved is counted for each transfer and for all', async () => {
   expect(queue.running).toEqual([]);
 });
 
-test('an upload is not kept waiting for as long as a long file is fetched ahead', async () => {
+test('an upload does not wait for the end of a long read-ahead', async () => {
   const { queue, begun, end } = queueOf();
   const signal = (): AbortSignal => new AbortController().signal;
   // A reader of a long file: as many requests under way as may be, and two that wait, for as long as it lasts (`ReadAhead`).
@@ -164,7 +164,7 @@ test('an upload is not kept waiting for as long as a long file is fetched ahead'
   await Promise.all([...fetching, pushed]);
 });
 
-test('a long upload is not kept waiting for as long as there are small ones', async () => {
+test('a long upload does not wait behind small ones', async () => {
   const { queue, begun, end } = queueOf();
   const signal = (): AbortSignal => new AbortController().signal;
   // A folder of thousands of small files: whenever one is there the next one comes, and more wait than have a place.

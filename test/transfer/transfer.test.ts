@@ -116,7 +116,7 @@ test('the services work across a port, cancellation and errors included', async 
 });
 
 describe('a fetch', () => {
-  test('into a file writes the bytes at their own offset before it resolves', async () => {
+  test('a fetch into a file writes the bytes at their own offset before it resolves', async () => {
     server.otherwise = serveBytes;
     const path = join(folder, 'content');
     await writeFile(path, 'before');
@@ -158,7 +158,7 @@ describe('a fetch', () => {
     expect((await stat(path)).blocks * 512).toBeLessThan(1_700_000); // what was not fetched stays a hole
   });
 
-  test('into memory hands the bytes back', async () => {
+  test('a fetch into memory returns the bytes', async () => {
     server.otherwise = serveBytes;
     const extent = { start: 17, end: 4113 };
 
@@ -175,7 +175,7 @@ describe('a fetch', () => {
     expect(Buffer.from(fetched.bytes as Uint8Array).equals(BYTES.subarray(17, 4113))).toBe(true);
   });
 
-  test('from a service that ignores Range keeps everything', async () => {
+  test('a fetch from a service that ignores Range keeps the whole file', async () => {
     server.otherwise = reply(200, {}, BYTES);
     const path = join(folder, 'content');
     const target = { kind: 'file', path } as const;
@@ -193,7 +193,7 @@ describe('a fetch', () => {
     expect((await readFile(path)).equals(BYTES)).toBe(true);
   });
 
-  test('into memory of far more than was asked for keeps what was', async () => {
+  test('a fetch into memory that gets far more than requested keeps the requested bytes', async () => {
     const size = 64 * 1024 * 1024;
     const head = `HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`;
     server.steps = [raw(Buffer.concat([Buffer.from(head), Buffer.alloc(1024 * 1024, 'x')]), 'stay')];
@@ -210,7 +210,7 @@ describe('a fetch', () => {
     expect(fetched).toEqual({ extent: { start: 9, end: 12 }, bytes: Uint8Array.from(Buffer.from('xxx')) });
   });
 
-  test('into a file that cannot be opened is a StorageError, and asks for nothing', async () => {
+  test('a fetch into a file that cannot be opened is a StorageError, and sends no request', async () => {
     const target = { kind: 'file', path: join(folder, 'no', 'such', 'folder') } as const;
 
     await expect(
@@ -224,7 +224,7 @@ describe('a fetch', () => {
     ['where no more comes than the first write', FIRST_WRITE_BYTES, null],
     ['where no more comes than the first write, and bytes are slowed down', FIRST_WRITE_BYTES, 100_000_000],
   ])(
-    'onto a full disk %s says that the disk is full, and frees the connection',
+    'a fetch onto a full disk %s reports the full disk, and releases the connection',
     async (_where, bytes, downBytesPerSecond) => {
       const { versions } = createTransfer({
         service,
@@ -249,7 +249,7 @@ describe('a fetch', () => {
 });
 
 describe('a body', () => {
-  test('of pieces is their bytes, in order and exact', async () => {
+  test('the body of an upload has the bytes of its pieces, in order', async () => {
     const [path, base] = [join(folder, 'draft'), join(folder, 'base')];
     const reversed = Buffer.from(BYTES).reverse();
     await writeFile(path, BYTES);
@@ -299,7 +299,7 @@ describe('a body', () => {
     );
   });
 
-  test('keeps its bytes in a chunk until two more were asked for, and in no more buffers than that takes', async () => {
+  test('a body keeps the bytes of a chunk until two more are requested, and uses no more buffers than that', async () => {
     const path = join(folder, 'draft');
     // Each piece unlike the others.
     await writeFile(path, Buffer.concat(Array.from({ length: 6 }, (_, fill) => Buffer.alloc(512 * 1024, fill))));
@@ -320,7 +320,7 @@ describe('a body', () => {
   });
 
   test.each([null, 100_000_000])(
-    'from a file arrives as it lies there, at %s bytes per second',
+    'a body from a file arrives unchanged at %s bytes per second',
     async (upBytesPerSecond) => {
       const path = join(folder, 'draft');
       const bytes = randomBytes(5_000_000);
@@ -340,7 +340,7 @@ describe('a body', () => {
     },
   );
 
-  test('of a file that is shorter than promised never arrives whole', async () => {
+  test('a body of a file that is too short never arrives whole', async () => {
     const path = join(folder, 'draft');
     await writeFile(path, BYTES);
     await truncate(path, 2_000_000);
@@ -351,7 +351,7 @@ describe('a body', () => {
     expect(server.requests).toEqual([]); // the request never became complete, so the server never saw one
   });
 
-  test('says how much of a piece is missing, and lets go of its files however it ends', async () => {
+  test('a body reports the missing bytes of a piece, and closes its files however it ends', async () => {
     const path = join(folder, 'draft');
     await writeFile(path, BYTES.subarray(0, 700_000));
     const body = uploadBody(
@@ -375,7 +375,7 @@ describe('a body', () => {
     expect(openDescriptors(path)).toBe(0);
   });
 
-  test('of a file that is not there is a StorageError', async () => {
+  test('a body of a missing file is a StorageError', async () => {
     server.otherwise = reply(204);
     const pieces: BodyPiece[] = [{ kind: 'file', path: join(folder, 'none'), offset: 0, length: 1 }];
 
@@ -387,7 +387,7 @@ describe('an upload', () => {
   const done = (bytes: number) =>
     xml(`<fileVersion><size>${bytes}</size><presentOnServer>true</presentOnServer></fileVersion>`);
 
-  test('of what follows an offset says so, and how long it is', async () => {
+  test('an upload of the rest names its offset and length', async () => {
     server.steps = [done(10)];
     const pieces: BodyPiece[] = [
       { kind: 'bytes', bytes: Buffer.from('abc') },
@@ -405,7 +405,7 @@ describe('an upload', () => {
     });
   });
 
-  test('of nothing is sent with its length, which completes a version', async () => {
+  test('an empty upload is sent with its length, and completes the version', async () => {
     server.steps = [done(7)];
 
     await transfer.uploads.putVersionData(versionUrl(), 7, [], signal);
@@ -413,7 +413,7 @@ describe('an upload', () => {
     expect(server.requests[0]?.headers).toMatchObject({ range: 'bytes=7-', 'content-length': '0' });
   });
 
-  test('that the service took only in part is not complete', async () => {
+  test('an upload that the service accepted only in part is not complete', async () => {
     server.steps = [
       xml('<fileVersion><storedSize>2</storedSize><presentOnServer>false</presentOnServer></fileVersion>'),
     ];
@@ -423,7 +423,7 @@ describe('an upload', () => {
     expect(progress).toEqual({ complete: false, receivedBytes: 2 });
   });
 
-  test('answered without a document is asked about', async () => {
+  test('the progress of an upload is requested if the response had no document', async () => {
     server.steps = [reply(204), done(9)];
 
     const progress = await transfer.uploads.putVersionData(versionUrl(), 0, [{ kind: 'zeros', length: 9 }], signal);
@@ -432,7 +432,7 @@ describe('an upload', () => {
     expect(server.requests[1]).toMatchObject({ method: 'GET', path: '/file/:sc:1:2/version/3' });
   });
 
-  test('of a version that the service does not know has no progress', async () => {
+  test('a version that the service does not know has no progress', async () => {
     server.steps = [reply(404)];
 
     expect(await transfer.uploads.versionProgress(versionUrl(), signal)).toBeNull();
@@ -440,7 +440,7 @@ describe('an upload', () => {
 });
 
 describe('transfers at once', () => {
-  test('are eight, downloads before uploads, and a place is kept for them', async () => {
+  test('eight transfers run in parallel, downloads before uploads, and one place is reserved for uploads', async () => {
     server.otherwise = { at: 'head', act: () => {} };
     const controller = new AbortController();
     setMaxListeners(0, controller.signal);
@@ -476,7 +476,7 @@ describe('transfers at once', () => {
     expect(transfer.stats()).toMatchObject({ waiting: 0, running: [] });
   });
 
-  test('hand their place on', async () => {
+  test('ended transfers pass on their places', async () => {
     server.otherwise = serveBytes;
     const read = (i: number) =>
       transfer.versions.readVersion(
@@ -498,7 +498,7 @@ describe('transfers at once', () => {
 describe('whether the service can be reached', () => {
   const ask = () => transfer.listings.resource(server.url('/folder/:sc:1:1') as ResourceUrl, 'folder', signal);
 
-  test('is not known before the first request has ended; listeners learn each change', async () => {
+  test('the reachability is unknown before the first request has ended, and listeners learn each change', async () => {
     const told: (boolean | null)[] = [];
     transfer.connectivity.onChange(({ online }) => told.push(online));
     expect(transfer.stats()).toMatchObject({ online: null, lastAnswerMs: null, offlineSinceMs: null });
@@ -526,7 +526,7 @@ describe('whether the service can be reached', () => {
       return { manual, connectivity: new Connectivity({ clock: manual, log: silentLogger, probe }) };
     }
 
-    test('it cannot, and refusals count as no answer until something is accepted', async () => {
+    test('while every request is refused, refusals count as no response until a request succeeds', async () => {
       const { connectivity } = watched(refusal);
       await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'ApiError' });
       expect(connectivity.state.online).toBe(true);
@@ -545,7 +545,7 @@ describe('whether the service can be reached', () => {
       await expect(connectivity.watched(refusal)).rejects.toMatchObject({ name: 'ApiError' });
     });
 
-    test('a refusal that is the service’s own is one again after a probe, without another request', async () => {
+    test('after a successful probe, a refusal of the service counts without another request', async () => {
       let probe = refusal as () => Promise<unknown>;
       const { manual, connectivity } = watched(() => probe());
       await expect(connectivity.confirmed('can wait', signal)).rejects.toThrow('every request');
@@ -577,7 +577,7 @@ describe('whether the service can be reached', () => {
       expect(confirmedMs.length).toBe(50);
     });
 
-    test('an accepted request that was sent later needs no probe; one that was sent before does not count', async () => {
+    test('a successful request that was sent later replaces the probe, and one that was sent before does not', async () => {
       let probes = 0;
       const { manual, connectivity } = watched(async () => void probes++);
       await connectivity.confirmed('can wait', signal);
@@ -628,7 +628,7 @@ describe('whether the service can be reached', () => {
     });
   });
 
-  test('is doubted when nobody is answered for long, though nothing has failed yet', async () => {
+  test('the reachability is in doubt when no request gets a response for long, even without a failure', async () => {
     const manual = new ManualClock();
     const connectivity = new Connectivity({ clock: manual, log: silentLogger, probe: async () => {} });
     let answer = () => {};
@@ -655,7 +655,7 @@ describe('whether the service can be reached', () => {
     expect(connectivity.state.online).toBe(true);
   });
 
-  test('is not doubted because somebody gave up, or a disk is full', async () => {
+  test('an abort or a full disk does not make the service unreachable', async () => {
     server.otherwise = serveBytes;
     await transfer.versions
       .readVersion(
@@ -675,7 +675,7 @@ describe('whether the service can be reached', () => {
 });
 
 describe('limits', () => {
-  test('what is fetched ahead goes on when somebody has the bytes that he waits for', async () => {
+  test('a read-ahead continues without delay when a reader waits for its bytes', async () => {
     const limitedClock = new ManualClock();
     const limits = { upBytesPerSecond: null, downBytesPerSecond: 2_000_000 };
     const slow = createTransfer({ service, clock: limitedClock, log: silentLogger, limits });
@@ -713,7 +713,7 @@ describe('limits', () => {
     expect((await ahead).extent.end).toBe(aheadBytes);
   });
 
-  test('hold in both directions, and the bytes are the same', async () => {
+  test('limits hold in both directions, and the bytes are unchanged', async () => {
     const limits = { upBytesPerSecond: 1_000_000, downBytesPerSecond: 2_000_000 };
     const slow = createTransfer({ service, clock, log: silentLogger, limits });
     server.otherwise = serveBytes;
