@@ -296,7 +296,7 @@ async function near() {
   const readBoth = (/** @type {string} */ peer, /** @type {(file: 'other' | 'big') => number} */ read) => {
     for (const [file, measure] of files) {
       run('sync');
-      // The bytes will stand twice in the page cache, as the kernel's of the mount and as those of its file.
+      // The bytes will be in the page cache twice: for the file in the mount, and for the file in the store.
       warmMemory(ground.base, 3 * BIG_MIB);
       results.note(measure, 'MB/s', peer, rate(BIG_MIB, read(file)));
     }

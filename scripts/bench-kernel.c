@@ -1,5 +1,5 @@
 /*
- * What scripts/bench-kernel.mjs measures on one mounted directory; prints one JSON object. A process of its own, so that it shares
+ * The measurements of scripts/bench-kernel.mjs on one mounted directory; prints one JSON object. A separate process, so that it shares
  * nothing with the file system under test. argv: the directory (with a folder "many" of 10,000 files in it), the server's pid, and a part:
  * "short" for listings, names, attributes and 4 KiB reads, "bytes" for whole files, "tail" for the 99th percentile of metadata; without
  * it, all but the tails. "quick" as the last word: 64 MiB for 384, 10 for 40, half of the getattr (with as many before them), of the
@@ -50,7 +50,7 @@ static double cpu_us(const char *pid) {
   return (double)(user + system) * 1e6 / (double)sysconf(_SC_CLK_TCK);
 }
 
-/* AT_STATX_FORCE_SYNC: always asks the file system, whatever the kernel knows. */
+/* AT_STATX_FORCE_SYNC: always asks the file system, even if the kernel has the attributes cached. */
 static void ask(int fd) {
   char result[256];
   syscall(SYS_statx, fd, "", AT_EMPTY_PATH | AT_STATX_FORCE_SYNC, 0x7ffu, result);
@@ -78,7 +78,7 @@ static double percentile_99(int count, void (*once)(int, int), int fd) {
     double started = now_us();
     once(fd, i);
     took[i] = now_us() - started;
-    if (i % 10 == 0) usleep(1000); /* spread over seconds: bursts of others fall in between */
+    if (i % 10 == 0) usleep(1000); /* spread over seconds, so that bursts of other programs fall in between */
   }
   qsort(took, (size_t)count, sizeof *took, ascending);
   double result = took[count / 100 * 99];
@@ -152,7 +152,7 @@ static double creating(int count) {
   return count / (took / 1e6);
 }
 
-/* The slow end of metadata alone. */
+/* Only the 99th percentiles of metadata. */
 static void measure_tails(void) {
   int fd = open(path("bench-file"), O_RDWR | O_CREAT, 0644);
   median_of(5000, getattr_once, fd, NULL);
@@ -170,7 +170,7 @@ static void measure_listing(void) {
 static void measure_small(const char *server) {
   int fd = open(path("bench-file"), O_RDWR | O_CREAT | O_TRUNC, 0644);
   if (write(fd, buffer, 4096) != 4096) exit(1);
-  median_of(20000, getattr_once, fd, NULL); /* a mount lives for days: what is measured is not how its first second goes */
+  median_of(20000, getattr_once, fd, NULL); /* a mount runs for days: its first second is not measured */
   double cpu_before = cpu_us(server);
   int called;
   report("getattr_us", median_of(calls, getattr_once, fd, &called));
@@ -205,10 +205,10 @@ static void measure_small(const char *server) {
   unlink(path("bench-file"));
 }
 
-/* Files as they are written and read from their beginning to their end. */
+/* Files that are written and read sequentially. */
 static void measure_bytes(void) {
   size_t bytes = (quick ? 64 : 384) * (size_t)MIB;
-  /* Once before: what is measured is the way of the bytes, not how a file system gets its first pages of memory. */
+  /* One pass without measurement: it allocates the first pages of the file system. */
   transfer("big", O_RDWR | O_CREAT | O_TRUNC, MIB, bytes, writing);
   unlink(path("big"));
   report("write_1m_mb_s", transfer("big", O_RDWR | O_CREAT | O_TRUNC, MIB, bytes, writing));

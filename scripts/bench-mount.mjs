@@ -89,7 +89,7 @@ function workload(directory) {
   result.getattrUs = timed(5000, () => fstatSync(fd));
   closeSync(fd);
   const direct = openSync(small, constants.O_RDONLY | constants.O_DIRECT);
-  // O_DIRECT on ext4 wants aligned memory, which a plain Buffer is not: read it through the page cache there.
+  // O_DIRECT on ext4 requires aligned memory, and a Buffer is not aligned: there the read uses the page cache.
   const aligned = Buffer.alloc(4096);
   let readable = direct;
   try {
@@ -138,7 +138,7 @@ try {
     ...(quick ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
   ];
   if (bound !== null) peers.push({ name: 'bindfs', directory: bound });
-  // Known, and not a change: a start would push that at once, and have the nodes in memory.
+  // Clean nodes: a start would push changes immediately, and load their nodes into memory.
   ground.end(mount);
   /** @type {import('./measure/plant.mjs').Levels} */
   const levels = [
@@ -162,7 +162,7 @@ try {
     return JSON.parse(run.stdout);
   };
   for (let round = 0; round < ROUNDS; round++) {
-    // Processes that have answered nothing yet.
+    // Fresh processes, which have answered no request yet.
     if (round > 0) ground.end(mount);
     mount = ground.mount('mount', flags);
     if (bound !== null) {

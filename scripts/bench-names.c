@@ -1,6 +1,6 @@
 /*
- * The single calls that scripts/bench-sync.mjs times: mkdir, rename, unlink, and close of a small file that was written, each timed by
- * itself in one process. argv: a directory, how many of each. Prints one JSON object: median and 99th percentile in microseconds.
+ * The single calls that scripts/bench-sync.mjs times: mkdir, rename, unlink, and close of a small file that was written, each timed
+ * alone in one process. argv: a directory, how many of each. Prints one JSON object: median and 99th percentile in microseconds.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

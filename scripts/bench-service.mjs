@@ -25,7 +25,7 @@ const flag = (/** @type {string} */ name, /** @type {number} */ fallback) =>
   Number(process.argv.find((word) => word.startsWith(`--${name}=`))?.split('=')[1] ?? fallback);
 const quick = process.argv.includes('--quick');
 const BYTES = flag('bytes', quick ? 128 * 1024 ** 2 : 1024 ** 3);
-// Two at least: what grows after the first one has a gate.
+// At least two: a gate limits the growth after the first one.
 const ROUNDS = flag('rounds', quick ? 2 : 3);
 const SMALL_REQUESTS = quick ? 5_000 : 20_000;
 const AT_ONCE = 8;
@@ -81,7 +81,7 @@ async function decodeOnce() {
       })(),
     );
   global.gc?.();
-  // The first of all, before anything was optimised or has grown.
+  // The very first listing, before V8 has optimized code or the heap has grown.
   const idle = process.memoryUsage().rss;
   let peak = idle;
   const first = await decode(() => {
@@ -91,7 +91,7 @@ async function decodeOnce() {
   const cpu = [];
   const bare = [];
   let turn = 0;
-  // More than the first few: V8 once gave up on the parser from the seventh document on. The quick run takes the time of none before that.
+  // More than the first few: V8 once stopped optimizing the parser at the seventh document. The quick run measures none of the earlier ones.
   for (let round = 0; round < (quick ? 8 : 11); round++) {
     global.gc?.();
     let before = process.cpuUsage();
@@ -107,7 +107,7 @@ async function decodeOnce() {
     await decode(() => {});
     done = true;
     if (!quick || round >= 5) cpu.push(cpuMs(before));
-    if (quick) continue; // no gate asks for what follows
+    if (quick) continue; // no gate uses the following measures
     before = process.cpuUsage();
     const parser = new SaxesParser();
     for (const event of /** @type {const} */ (['opentag', 'closetag', 'text'])) parser.on(event, () => {});
@@ -220,7 +220,7 @@ async function transfers(results) {
     const refreshToken = await service.signIn({ username, password });
     const transfer = createTransfer({ service, clock: systemClock, log: silentLogger });
     const authorization = await accessToken(origin, keys, refreshToken);
-    // Not the synchronous form: undici counts the time of an idle line in turns of the loop.
+    // Not synchronous: undici counts the time of an idle connection in turns of the event loop.
     const curl = (/** @type {string[]} */ ...args) =>
       execFileAsync('curl', ['-sSf', '-H', `Authorization: ${authorization}`, ...args]);
     const { signal } = new AbortController();

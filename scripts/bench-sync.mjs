@@ -29,7 +29,7 @@ const REMOVE_THERE = '… on the server';
 const results = new Results('sync', { rounds: ROUNDS, quick, files: FILES });
 const ground = await Ground.lay({ serveFlags: ['--latency', '30ms'] });
 try {
-  // 2–20 KiB each, the same in every round: lengths from a fixed row.
+  // 2–20 KiB each, the same in every round: the lengths come from a fixed sequence.
   const tree = ground.directory('tree/unpacked');
   for (let i = 0; i < FILES; i++) {
     const folder = join(tree, `folder-${String(i % FOLDERS).padStart(2, '0')}`);
@@ -80,7 +80,7 @@ try {
       results.note(UNPACK_THERE, 's', 'rclone', (performance.now() - begun) / 1000);
     }
 
-    // Listed for the first time: by a mount that has never seen it.
+    // The first listing of the folder, by a mount that has never seen it.
     const fresh = ground.mount(`fresh-${round}`);
     results.note(FIRST_LISTING, 's', OURS, run(`ls -lR ${fresh.directory}/${name} | wc -l`).seconds);
     ground.unmount(fresh.directory);
@@ -136,7 +136,7 @@ function singleCalls() {
       const measured = JSON.parse(
         execFileSync(program, [directory, `${CALLS}`], { encoding: 'utf8', timeout: 60_000 }),
       );
-      if (round < 0) continue; // a mount lives for days: what is measured is not how its first second goes
+      if (round < 0) continue; // a mount runs for days: its first second is not measured
       for (const [call, { p50, p99 }] of Object.entries(measured)) {
         const names = [`${CALL_NAMES[call]}, median`, `${CALL_NAMES[call]}, p99`];
         results.note(names[0], 'µs', peer, p50);
@@ -150,7 +150,7 @@ function singleCalls() {
 }
 
 /**
- * rclone says nothing about its queue without a control port: the server is asked, now and then.
+ * rclone does not report its queue without a control port: the server is polled instead.
  * @param {() => boolean | Promise<boolean>} isDone
  */
 async function until(isDone) {

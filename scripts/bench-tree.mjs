@@ -1,7 +1,7 @@
 // `npm run bench -- tree [--quick]`: the costs of a mount by the size of its tree, 10⁴, 10⁵ and 10⁶ nodes (`--quick` without the last):
 // the time until it is ready, the memory after a `find` over all of it, and the lookup of a known name.
 //
-// The nodes are written straight into the store (measure/plant.mjs), so that nothing is asked of the service meanwhile.
+// The nodes are written straight into the store (measure/plant.mjs), so that the mount sends no request for them.
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { Ground, run } from './measure/ground.mjs';
@@ -31,7 +31,7 @@ const starts = {};
 const ground = await Ground.lay();
 try {
   const trees = SIZES.map(([size, tops]) => ({ size, tops, nodes: planted(tops) }));
-  // In turns: what a machine does beside this meets all sizes.
+  // The sizes take turns, so that other load on the machine affects all of them.
   for (let round = 0; round < ROUNDS; round++) for (const tree of trees) measure(tree, round === ROUNDS - 1);
 } finally {
   await ground.clear();
@@ -52,7 +52,7 @@ process.exitCode = results.finish();
  */
 function planted(tops) {
   const mount = mounted(tops);
-  ground.end(mount); // the store has its root from now on
+  ground.end(mount); // the store now contains the root folder
   /** @type {import('./measure/plant.mjs').Levels} */
   const levels = [
     ['top', tops],
@@ -71,7 +71,7 @@ function mounted(tops) {
 }
 
 /**
- * One start: how long, lookups, and after the last of them a walk over everything.
+ * One start: its duration, lookups, and after the last start a walk over the whole tree.
  * @param {{ size: string, tops: number, nodes: number }} tree
  * @param {boolean} isLast
  */
@@ -105,7 +105,7 @@ function anonymousMiB(pid) {
 }
 
 /**
- * In a process of its own: paths of three known names, in a pseudo-random order.
+ * Looks up paths of three known names, in pseudo-random order, in a separate process.
  * @returns µs for each of the three lookups
  * @param {string} directory
  * @param {number} tops

@@ -31,7 +31,7 @@ const boot = spawnSync(process.execPath, ['scripts/bootstrap.mjs'], { cwd: root,
 if (boot.status !== 0) process.exit(boot.status ?? 1);
 mkdirSync(`${root}/bench-results`, { recursive: true });
 
-// A benchmark that is a client itself is one under the mount's conditions.
+// A benchmark that is itself a client runs with the V8 flags of the mount.
 /** @type {typeof import('../src/mount/launch.ts')} */
 const { MOUNT_FLAGS } = await import(built('mount/launch.js'));
 const missed = [];

@@ -1,5 +1,5 @@
 // Brings a fresh clone to a runnable state: system packages, npm packages, the kernel addon, dist/.
-// Node built-ins only, because nothing else is there yet. When all is in place it says nothing and takes about 60 ms.
+// Node built-ins only, because no package is installed yet. If nothing is missing, it prints nothing and takes about 60 ms.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { existsSync, linkSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { CC, install, installCommand, mayInstall, missingPackages } from './system-packages.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
-/** `npm test` calls this with the flag: more packages are of use, and none is necessary. */
+/** `npm test` passes this flag: more packages are useful, and none is required. */
 const forTests = process.argv.includes('--for-tests');
 
 /** @param {string} text */
@@ -60,7 +60,7 @@ function lifeOf(pid) {
 
 const self = lifeOf(process.pid);
 
-/** Takes the lock: of two at a time (`npm start` and `npm test`), one would remove what the other has just built. @returns whether it did */
+/** Takes the lock: of two runs (`npm start` and `npm test`), one would remove the build of the other. @returns whether it was free */
 function mayBegin() {
   const own = `${lock}.${process.pid}`;
   try {
@@ -168,7 +168,7 @@ if (
   writeFileSync(nativeStamp, nativeBuilt);
 }
 
-// 4. dist/, by the content of src/: after a checkout the modification times say nothing.
+// 4. dist/, by the content of src/: after a checkout the modification times are meaningless.
 const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
   .filter((name) => name.endsWith('.ts'))
   .sort();
@@ -185,7 +185,7 @@ if (!complete || !stampIs(buildStamp, built)) {
   rmSync(buildStamp, { force: true });
   // With its own record, the compiler would not write files again that were deleted from dist/.
   if (!complete) rmSync(join(dist, '.tsbuildinfo'), { force: true });
-  // `npm test` checks the types; a start does not wait for that.
+  // `npm test` checks the types; a start skips that.
   run(process.execPath, [compiler, '-p', 'tsconfig.build.json', '--noCheck']);
   run(process.execPath, ['scripts/bundle.mjs']);
   // The output of a deleted source must not stay importable.
@@ -196,5 +196,5 @@ if (!complete || !stampIs(buildStamp, built)) {
   writeFileSync(buildStamp, built);
 }
 
-// `npm start` goes on in this process for hours.
+// With `npm start`, this process continues for hours.
 letGo();

@@ -59,7 +59,7 @@ if (process.platform !== 'linux') {
 
 const names = readdirSync(folder).sort();
 const sources = names.filter((name) => name.endsWith('.c'));
-// As make(1) takes it: a program, perhaps with words of its own (`ccache gcc`), or the path of one.
+// As in make(1): a program, perhaps with arguments (`ccache gcc`), or the path of one.
 const CC =
   (target === host ? process.env.CC?.trim() || 'cc' : process.env.CC_FOR_TARGET?.trim()) || TARGETS[target].compiler;
 const [cc, ...ccWords] = existsSync(CC) ? [CC] : CC.split(/\s+/);
@@ -101,7 +101,7 @@ try {
 } catch (thrown) {
   const error = /** @type {NodeJS.ErrnoException} */ (thrown);
   if (error.code === 'ENOENT' && target === host && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`)))
-    process.exit(0); // brought by the package
+    process.exit(0); // the package contains the addon
   console.error(
     error.code === 'ENOENT'
       ? `build-native: no C compiler (${cc}) here; on Debian and Ubuntu: apt-get install -y ${

@@ -1,5 +1,5 @@
-// The two threads of the mounting process as one file each, in place of what the compiler made of them: 250 modules that are
-// found, read and compiled one by one are a quarter of what the start of a mount costs (ADR 23).
+// Bundles each of the two threads of the mounting process into one file, in place of the compiled modules. To find, read and compile
+// 250 modules one by one takes a quarter of the start of a mount (ADR 23).
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
@@ -21,6 +21,6 @@ for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
     codeSplitting: false,
     sourcemap: true,
     sourcemapExcludeSources: true,
-    comments: false, // they are in src/, where the maps point
+    comments: false, // the source maps lead to src/, which has them
   });
 }

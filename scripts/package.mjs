@@ -44,7 +44,7 @@ const { values: flags } = parseArgs({
     revision: { type: 'string', default: '1' },
     out: { type: 'string', default: join(root, 'dist-packages') },
     fast: { type: 'boolean', default: false },
-    /** The file of `npm pack`, where it is there already. */
+    /** The file of `npm pack`, if it exists already. */
     npm: { type: 'string' },
   },
 });
@@ -54,7 +54,7 @@ if (debianArchitecture === undefined) throw new Error(`no package for ${architec
 
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const version = `${manifest.version}-${flags.revision}`;
-// An incomplete or old dist/ would be packed as it is.
+// The package would contain an incomplete or old dist/.
 execFileSync(process.execPath, ['scripts/bootstrap.mjs'], { cwd: root, stdio: ['ignore', 2, 2] });
 const work = mkdtempSync(join(tmpdir(), 'cfs-package-'));
 try {
@@ -106,7 +106,7 @@ try {
   const seconds = commitSeconds();
   settle(tree, seconds);
   const file = join(work, `cfs-mount_${version}_${debianArchitecture}.deb`);
-  // One thread: how xz divides the data must not depend on the machine.
+  // One thread: the division of the data by xz must not depend on the machine.
   const how = flags.fast ? ['-Zgzip', '-z1'] : ['-Zxz', '--threads-max=1'];
   execFileSync('dpkg-deb', ['--root-owner-group', ...how, '--build', tree, file], {
     env: { ...process.env, SOURCE_DATE_EPOCH: String(seconds) },

@@ -26,7 +26,7 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const FIGURES = 'figures: '; // test/harness/figures.ts
 
-/** `files` and `project` of vitest, `mount` unless said; `environment(amount)`: what makes it long. */
+/** `files` and `project` of vitest (default: `mount`); `environment(amount)`: the variables that set the amount. */
 const parts = new Map(
   await Promise.all(
     readdirSync(join(root, 'scripts/soak'))
@@ -76,7 +76,7 @@ function outcomeIn(report) {
     const namesOf = (/** @type {string} */ wanted) =>
       tests.filter(({ status }) => status === wanted).map(({ fullName }) => fullName);
     const failed = namesOf('failed');
-    // A hook that fails is no test.
+    // A failed hook does not appear among the tests.
     const broken = files.filter(
       ({ status, assertionResults }) =>
         status === 'failed' && !assertionResults.some((test) => test.status === 'failed'),

@@ -1,5 +1,5 @@
-// The Debian packages behind `npm start`, `npm test` and `.ci/run`, in one place: which program (or file) is looked for, and which
-// package brings it. Node built-ins only, because bootstrap.mjs reads this before anything is installed.
+// The Debian packages behind `npm start`, `npm test` and `.ci/run`, in one place: the program (or file) that shows its presence, and the
+// package that contains it. Node built-ins only, because bootstrap.mjs reads this before anything is installed.
 //
 //   node scripts/system-packages.mjs LIST...   installs what is missing of these lists (as root); their services stay stopped
 import { spawnSync } from 'node:child_process';
@@ -10,7 +10,7 @@ import { fileURLToPath } from 'node:url';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
-/** As make(1) takes it: a program, perhaps with arguments of its own (`ccache gcc`), or the path of one. */
+/** As in make(1): a program, perhaps with arguments (`ccache gcc`), or the path of one. */
 export const CC = process.env.CC?.trim() || 'cc';
 
 /**
@@ -68,7 +68,7 @@ function isThere({ program, file = '' }) {
 }
 
 /**
- * Whether execvp(3) would find it: a name with a slash is a path, and is looked for nowhere else (CC=/opt/llvm/bin/clang).
+ * Whether execvp(3) would find the program. A name with a slash is a path, and is not searched for (CC=/opt/llvm/bin/clang).
  * @param {string} program
  */
 export function onPath(program) {
@@ -104,7 +104,7 @@ const POLICY_TEXT =
  * Installs Debian packages.
  *
  * @param {string[]} packages
- * @returns {boolean} whether all of them are installed; what apt-get says of a failure is on standard error
+ * @returns {boolean} whether all of them are installed; apt-get prints the cause of a failure to standard error
  */
 export function install(packages) {
   const apt = (/** @type {'ignore' | 2} */ stderr, /** @type {string[]} */ ...args) =>
@@ -118,7 +118,7 @@ export function install(packages) {
 }
 
 /**
- * Installs what is missing of the lists. None of the packages starts a service: invoke-rc.d(8) asks policy-rc.d, and 101 forbids it.
+ * Installs the missing packages of the lists. No package starts a service: invoke-rc.d(8) asks policy-rc.d, whose 101 forbids it.
  *
  * @param {string[]} lists keys of `LISTS`
  * @returns {string[]} the packages that could not be installed: a distribution may not have one of them

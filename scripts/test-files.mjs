@@ -1,8 +1,8 @@
 // The test files that need a mount: which are left to CI, which have a process of their own, and which come first.
 
 /**
- * Run where CFS_WHOLE=1 (.ci/run), or by their names: they judge other tests on a plain directory, or the mount by the whole conformance suite
- * once more, on a kernel of long ago and with the other binding.
+ * Run with CFS_WHOLE=1 (.ci/run), or by their names. They verify other tests on a plain directory, or run the conformance suite on the mount
+ * again: with the features of an old kernel and with the second binding.
  */
 export const LEFT_TO_CI = [
   'test/conformance/fuse-native.mount.test.ts',
@@ -13,8 +13,8 @@ export const LEFT_TO_CI = [
 ];
 
 /**
- * Each in a process of its own, longest first, so that none is the last one under way. What is not here takes less than half a minute or so,
- * and sets nothing that others in its process would inherit (`fewer-entries.ts` does).
+ * Each in a process of its own, longest first, so that no long file runs alone at the end. The other files take less than about half a minute,
+ * and set nothing that other files in their process would inherit (`fewer-entries.ts` does).
  */
 export const LONG = [
   'test/faults/faults.mount.test.ts',

@@ -1,9 +1,9 @@
 // The addon under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer: `npm run test:native-asan` (needs gcc with libasan;
-// outside CI). First it shows on an addon with mistakes on purpose that it would find them; then it runs the tests of the kernel binding,
+// outside CI). First it runs on an addon with deliberate mistakes, to show that it finds them; then it runs the tests of the kernel binding,
 // the whole conformance suite on a real mount, and the tests of the receiver. Further arguments go to vitest, e.g. -t "hanging".
 //
-// Fails on any report about the addon, and on leaks whose memory the addon itself allocated; Node's own leaks at exit are not ours to
-// judge.
+// Fails on any report about the addon, and on leaks whose memory the addon itself allocated; leaks of Node itself at its exit are
+// ignored.
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -21,8 +21,8 @@ if (!libasan.startsWith('/')) {
 }
 
 /**
- * Reports go to files: the processes under test are children of the tests. Not those of UndefinedBehaviorSanitizer, which beside the
- * other one does not heed its log_path: they end the process and stand in its standard error, which test/kernel/mount-driver.ts keeps.
+ * Reports go to files: the processes under test are children of the tests. UndefinedBehaviorSanitizer ignores log_path beside
+ * AddressSanitizer: its reports end the process and are in its standard error, which test/kernel/mount-driver.ts keeps.
  * @param {string} name
  */
 function reporting(name) {
@@ -66,7 +66,7 @@ function built(...flags) {
   });
 }
 
-/** Whether each kind of mistake is found, and none where there is none. */
+/** Checks that each kind of mistake is found, and that a sound addon has no report. */
 function selfTest() {
   built('--faulty');
   const addon = JSON.stringify(join(build, 'faulty/fuse-kernel.node'));

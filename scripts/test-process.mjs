@@ -1,8 +1,8 @@
-// A process with everything that it starts, a time limit, and nothing left of it afterwards.
+// A process with its descendants and a time limit. Afterwards none of them is left.
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 
-/** Everything that a process started carries this and its number in its environment: mounts are in process groups of their own. */
+/** A variable in the environment of a process and its descendants, which identifies them: mounts are in process groups of their own. */
 const RUN = `${process.pid}-${Math.random().toString(36).slice(2)}`;
 let runs = 0;
 
@@ -38,7 +38,7 @@ export function run(command, args, limitMs, { cwd, output = 'inherit' }) {
       try {
         if (child.pid !== undefined) process.kill(-child.pid, 'SIGKILL');
       } catch {
-        // It is gone already.
+        // The process group has ended already.
       }
     };
     underWay.add(killGroup);
@@ -81,7 +81,7 @@ async function sweep(mark) {
       try {
         process.kill(Number(pid), signal);
       } catch {
-        // It has ended.
+        // The process has ended.
       }
     }
     for (let waited = 0; waited < waitMs && processesOf(mark).length > 0; waited += 100) {

@@ -10,16 +10,16 @@ const SAID_LINES_MAX = 15;
 const LAST_LINES_MAX = 60;
 const LINE_CHARS_MAX = 400;
 
-/** vitest's headings (`⎯⎯ Failed Tests 2 ⎯⎯`), what begins one failure below them, and the ruler that ends it. */
+/** vitest's headings (`⎯⎯ Failed Tests 2 ⎯⎯`), the first line of a failure below them, and the ruler that ends it. */
 const HEADING = /^⎯+ [A-Z]/;
 const FAILURE_BEGINS = /^ FAIL |^⎯+ (?!Failed |Unhandled Errors)[A-Z]/;
 const FAILURE_ENDS = /^⎯{10,}(\[\d+\/\d+\]⎯*)?$/;
 
 /**
  * The failures that vitest's default reporter printed: assertion, difference, first lines of the stack. The first one begins
- * with the seed and what was said last before it.
+ * with the seed and the last output before it.
  * @param {string} said what one run printed, without colours
- * @returns lines of each; the end of it all as the only one when no failure is named there
+ * @returns the lines of each; if no failure is named, the end of the output as the only one
  */
 export function failuresIn(said) {
   const lines = said

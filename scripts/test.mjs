@@ -1,13 +1,13 @@
-// `npm test`: everything that must hold. Set-up, types, lint, unit tests, then the tests with real mounts, some at a time: a long
-// file (test-files.mjs) or a few short ones in a process of its own with a time limit, since a mount that hangs must not take the rest with it.
-// They have servers, mounts and directories of their own, and assert no time.
+// `npm test`: the gate. Set-up, types, lint, unit tests, then the tests with real mounts, some at a time: a long
+// file (test-files.mjs) or a few short ones in a process of its own with a time limit, so that a hanging mount does not affect the rest.
+// Each file has its own servers, mounts and directories, and asserts no durations.
 //
 //   npm test                     everything but LEFT_TO_CI in test-files.mjs; CFS_WHOLE=1: these too
 //   npm test -- test/store       only the test files whose path contains this
 //   npm test -- --install-all    installs every Debian package that a test can use first (system-packages.mjs), as root
 //
-// What a machine lacks is skipped and counted by reason. A whole run with fewer tests than RUN_MIN is a failure.
-// Without /dev/fuse the mount tests are skipped, said in words and counted; CFS_REQUIRE_FUSE=1 makes that a failure.
+// Tests whose requirements are missing are skipped and counted by reason. A whole run with fewer tests than RUN_MIN is a failure.
+// Without /dev/fuse the mount tests are skipped with a message, and counted; CFS_REQUIRE_FUSE=1 makes that a failure.
 import { spawnSync } from 'node:child_process';
 import {
   accessSync,
@@ -29,15 +29,15 @@ import { LEFT_TO_CI, LONG } from './test-files.mjs';
 import { run } from './test-process.mjs';
 import { failuresIn, reportOf } from './test-report.mjs';
 
-/** Past what a test of `npm test` gives itself, which knows better what it waited for. */
+/** More than the time limits of the tests themselves, whose messages say what they waited for. */
 const MOUNT_FILE_LIMIT_MS = 1_000_000;
 const UNIT_LIMIT_MS = 600_000;
 /** Minimum number of tests in a whole run, with and without installed packages (root). */
 const RUN_MIN = process.getuid?.() === 0 ? 4_000 : 3_500;
 
-/** How many of them at a time: much of what they do is waiting, for timers, for a disk, for processes that start or end. */
+/** Mount test files in parallel. They mostly wait: for timers, for a disk, for processes that start or end. */
 const LANES = Math.min(4, availableParallelism()) + 1;
-/** Short files that one process runs, one after the other: its start costs more than a mount's. */
+/** Short files that one process runs in sequence: to start a process takes longer than to start a mount. */
 const SHORT_FILES_MAX = 6;
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -49,7 +49,7 @@ const total = { passed: 0, failed: 0, skipped: 0 };
 /** Number of skipped tests by what they need. @type {Map<string, number>} */
 const skipped = new Map();
 /**
- * Names of what failed, and the lines that say how.
+ * The names of the failures, and their lines of output.
  * @type {string[]}
  */
 const failures = [];
@@ -71,7 +71,7 @@ function fail(text) {
 }
 
 /**
- * Path of what is written down of something, without its ending.
+ * Path of the output of a check, without its extension.
  * @param {string} what
  */
 function scratchOf(what) {
@@ -138,7 +138,7 @@ async function tests(project, files, limitMs) {
   const [report, said] = [`${scratchOf(what)}.json`, `${scratchOf(what)}.txt`];
   const args = [vitest, 'run', '--project', project, '--passWithNoTests', '--no-color'];
   args.push('--reporter=default', '--reporter=json', `--outputFile.json=${report}`, ...files);
-  // The few that are run together leave nothing behind (CONTRIBUTING.md); who runs all in one go, by hand, has each in a process of its own.
+  // Files that share a process leave nothing behind (CONTRIBUTING.md). A run of all files by hand gives each its own process.
   if (project === 'mount') args.push('--no-isolate');
   const { code, took } = await timed(node, args, limitMs, said);
   const failedBefore = total.failed;
@@ -151,7 +151,7 @@ async function tests(project, files, limitMs) {
 
 /**
  * Adds the results in `report` to the total.
- * @returns them in words, a line for each file of a few, and else one for all
+ * @returns the results as text: one line for each of a few files, or one line for all
  * @param {string} report
  * @param {string} what
  * @param {number | null} code
@@ -186,7 +186,7 @@ function countsOf(report, what, code, limitMs) {
   }
   total.passed += all.passed;
   total.skipped += all.skipped;
-  // An error outside of any test (an unhandled rejection, say) fails the run, although every test passed.
+  // An error outside of any test (such as an unhandled rejection) fails the run, although every test passed.
   if (code !== 0 && results.success && results.numFailedTests === 0) fail(`${what}: exit code ${code}`);
   return lines.length > 0 && lines.length <= SHORT_FILES_MAX ? lines : [`${what}: ${all}`];
 }
@@ -230,7 +230,7 @@ class Counts {
 }
 
 /**
- * `long` and `short` files in `LANES` lanes: each long one by itself, then the short ones in rows that get shorter towards the end.
+ * `long` and `short` files in `LANES` lanes: each long one alone, then the short ones in groups that get smaller towards the end.
  * @param {string[]} long
  * @param {string[]} short
  */
@@ -258,7 +258,7 @@ function mountFiles() {
     .sort();
 }
 
-/** Why no mount is possible here, in words; null where it is. */
+/** Why no mount is possible here, as a message; null if one is. */
 function whyNoMounts() {
   if (!onPath('fusermount3')) return 'no fusermount3';
   if (!existsSync(join(root, 'native-deps/fuse-kernel/build/fuse-kernel.node')))

@@ -119,8 +119,8 @@ export class Ground {
   }
 
   /**
-   * A server in a process of its own. It stands for another machine: that it shares the processors of this one must not keep a client from
-   * them, of whatever kind, so everybody goes before it.
+   * A server in a process of its own. It stands for another machine. It shares the processors of this one, so it has a lower priority than
+   * every client.
    * @returns its origin
    * @param {readonly string[]} flags
    */
@@ -185,7 +185,7 @@ export class Ground {
 
   /**
    * Our mount. `state`: a store of its own, empty at first.
-   * @returns where it is, its store, its process, all that it keeps, and `cfs` for it
+   * @returns its directory, its store, its process, its state directory, and `cfs` for it
    * @param {string} name
    */
   mount(name, /** @type {readonly string[]} */ flags = [], state = name) {
@@ -196,7 +196,7 @@ export class Ground {
       XDG_RUNTIME_DIR: this.directory(`run-${state}`),
     };
     spawnSync('chmod', ['700', env.XDG_RUNTIME_DIR]);
-    // A copy of our sign-in: a login of its own would cost half a second of password hashing.
+    // Copies the saved sign-in: another login would cost half a second of password hashing.
     if (!existsSync(env.XDG_STATE_HOME)) spawnSync('cp', ['-a', String(this.#env.XDG_STATE_HOME), env.XDG_STATE_HOME]);
     const done = spawnSync(process.execPath, [dist('cli/cfs-mount.js'), directory, ...flags], {
       env,

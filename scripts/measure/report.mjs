@@ -1,5 +1,5 @@
-// `npm run bench -- report`: writes what the benchmarks measured last (bench-results/*.json) into docs/performance.md, between the
-// marks `<!-- bench NAME -->` and `<!-- /bench -->`. What is said around the tables is written by hand and stays.
+// `npm run bench -- report`: writes the latest results of the benchmarks (bench-results/*.json) into docs/performance.md, between the
+// lines `<!-- bench NAME -->` and `<!-- /bench -->`. The text around the tables is written by hand and stays.
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -10,7 +10,7 @@ const DOCUMENT = fileURLToPath(new URL('../../docs/performance.md', import.meta.
 const MARKED = /<!-- bench ([a-z-]+) -->\n[\s\S]*?<!-- \/bench -->/g;
 
 /**
- * The document with each marked part made anew, where `read(name)` has a summary; others stay as they are.
+ * The document with new tables in the parts for which `read(name)` has a summary. The other parts do not change.
  * @param {string} text
  * @param {(name: string) => Summary | null} read
  */
@@ -44,7 +44,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const read = (/** @type {string} */ name) => {
     const file = join(RESULTS, `${name}.json`);
     const summary = existsSync(file) ? JSON.parse(readFileSync(file, 'utf8')) : null;
-    return summary?.machine === undefined ? null : summary; // results of an older form say nothing here
+    return summary?.machine === undefined ? null : summary; // results of an older format are ignored
   };
   writeFileSync(DOCUMENT, withResults(readFileSync(DOCUMENT, 'utf8'), read));
 }

@@ -1,4 +1,4 @@
-// What a benchmark measured, and whether it holds: samples by measure and peer, gates on their medians, one table, one JSON file.
+// The results of a benchmark: samples by measure and peer, gates on their medians, one table, one JSON file.
 //
 //   const results = new Results('kernel', { rounds: 3 });
 //   results.note('getattr, one at a time', 'µs', 'bindfs', 44.7);         once for each round and peer; ours is OURS
@@ -133,7 +133,7 @@ export function median(values) {
 function judged(gate, medians) {
   const ours = medians[OURS];
   const against = gate.peer === undefined ? 1 : medians[gate.peer];
-  // A peer that is not installed here: the gate says so, it does not hold by absence.
+  // A peer that is not installed: the gate counts as not measured, not as held.
   if (ours === undefined || against === undefined) return { ...gate, ratio: null, holds: null };
   const ratio = ours / against;
   return { ...gate, ratio, holds: gate.bound === 'at most' ? ratio <= gate.factor : ratio >= gate.factor };
@@ -155,7 +155,7 @@ function oursFirst(a, b) {
 }
 
 /**
- * Three digits that matter.
+ * The value with three significant digits.
  * @param {number} value
  */
 function readable(value) {
@@ -163,7 +163,7 @@ function readable(value) {
   return String(Number(value.toPrecision(3)));
 }
 
-/** Where it was measured: what a reader needs to compare, and nothing that names the machine. */
+/** The machine: the facts that a reader needs for a comparison, without its name. */
 function machine() {
   const version = (/** @type {string} */ command, /** @type {string[]} */ ...words) => {
     const { stdout = '', stderr = '' } = spawnSync(command, words, { encoding: 'utf8' });

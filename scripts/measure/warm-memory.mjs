@@ -7,8 +7,8 @@ const MIB = 1024 * 1024;
  * Takes `mib` of memory from the kernel and gives it back: right before each measurement that will need so much.
  *
  * A virtual machine may return its free pages to its host, and the first to touch such a page waits for the host: 11 µs here, 3 s for
- * 1 GiB, where a page that was in use just before costs 1.3 µs. Without this, who is measured first pays for the pages of its file, and who comes
- * after it, and after its `rm`, has them for nothing.
+ * 1 GiB, while a page that was in use just before costs 1.3 µs. Without this, the first program that is measured pays for the pages of its
+ * file, and the next one gets them for nothing.
  * @param {string} directory
  * @param {number} mib
  */

@@ -56,7 +56,7 @@ export function controlFile({ version, architecture, installedKiB, depends, desc
 }
 
 /**
- * What the programs need, by the symbol versions that they name: `GLIBC_2.34` needs libc6 2.34.
+ * The dependencies of the programs, by the symbol versions that they name: `GLIBC_2.34` requires libc6 2.34.
  *
  * @param {readonly Buffer[]} programs ELF files
  */

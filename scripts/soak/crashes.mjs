@@ -1,4 +1,4 @@
-// SIGKILL of mount, server and both, at every named step and at any moment: 50 for each seed, of which one is a kept one.
+// SIGKILL of mount, server and both, at every named step and at random moments: 50 for each seed. One of the seeds is fixed.
 const KILLS = 50;
 const KEPT = 1;
 export const files = ['test/crash/kill-points.mount.test.ts'];

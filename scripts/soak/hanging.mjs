@@ -1,4 +1,5 @@
-// Saves go on beside a server that stopped, with eight reads hanging and a listing of 100,000 entries under way: p99 of create + write + close + rename is 20 ms at most.
+// Saves beside a stopped server, eight hanging reads and a running listing of 100,000 entries: p99 of create + write + close + rename is
+// at most 20 ms.
 export const files = ['test/programs/hanging-server.mount.test.ts'];
 export const environment = (entries = '100000') => ({
   CFS_ENTRIES: entries,

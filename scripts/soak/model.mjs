@@ -1,4 +1,4 @@
-// Random operations on a mount beside a plain directory, 20,000 for each seed; five seeds are kept ones.
+// Random operations on a mount beside a plain directory, 20,000 for each seed. Five of the seeds are fixed.
 const STEPS = 20_000;
 const KEPT = 5;
 export const files = ['test/model/mount-model.mount.test.ts'];

@@ -8,7 +8,7 @@ export const files = [
   'test/tree/convergence.test.ts',
 ];
 
-/** Eight properties share them, and three get half as many. */
+/** Eight properties share the cases, and three get half as many. */
 export function environment(cases = '1000000') {
   const runs = Math.ceil(Number(cases) / 9.5);
   return {
