@@ -20,7 +20,7 @@ export interface OptionInputs {
   /** Other problems of the command line, as messages: reported together with the other problems. */
   readonly problems?: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** config.toml, where there is one. */
+  /** The path of config.toml, if the file exists. */
   readonly file: { readonly path: string; readonly text: string } | null;
 }
 

@@ -3,8 +3,8 @@ import { isAbsolute, join } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 
 /**
- * Where everything lies, after the XDG base directory specification: two runs with different XDG_* directories never meet.
- * Nothing is created here; the first writer creates its directory with mode 0700.
+ * The paths of all files, after the XDG base directory specification. Two runs with different XDG_* directories share nothing. Nothing is
+ * created here; the first writer creates its directory with mode 0700.
  */
 export interface Paths {
   /** config.toml; need not exist. */
@@ -63,11 +63,11 @@ export function pathsOf(env: Readonly<Record<string, string | undefined>>): Path
 }
 
 /**
- * HOME; where it is unset, empty or relative, the directory that the system has for this user. `homedir()` would hand out HOME as it is:
- * keys and store would lie in whatever directory a command is called from.
+ * HOME. If it is unset, empty or relative, the home directory of this user in the system. `homedir()` would return a relative HOME unchanged,
+ * and put keys and store into the working directory of a command.
  *
- * @param ofUser what the system has for this user
- * @throws UsageError where the system knows no such user (in a container), or no directory of this one (an empty field of passwd(5))
+ * @param ofUser the entry of this user in the system
+ * @throws UsageError if the system does not know the user (in a container), or has no directory for it (an empty field of passwd(5))
  */
 export function homeDirectory(
   { HOME }: Readonly<Record<string, string | undefined>>,

@@ -46,7 +46,7 @@ export class DesktopNotices {
     this.#isUsable = hasSession(deps.env);
   }
 
-  /** Shows it, if it is of the kind that is shown. Returns at once and never fails. */
+  /** Shows an event of a kind that is shown. Returns immediately and never fails. */
   show(event: MountEvent): void {
     if (!this.#isUsable || !isKind(event.type)) return;
     const nowMs = this.#clock.elapsedMs();

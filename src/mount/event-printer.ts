@@ -50,7 +50,10 @@ export class EventPrinter {
   }
 }
 
-/** Opened anew: the descriptor that was inherited is shared with a shell, which expects to be made to wait. Null for what is no terminal, or is another user's. */
+/**
+ * Opens the terminal again. The inherited descriptor is shared with a shell, which expects blocking writes. null if standard output is no
+ * terminal, or another user's.
+ */
 function openTerminal(): number | null {
   if (!isatty(1)) return null;
   try {

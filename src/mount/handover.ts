@@ -6,20 +6,20 @@ import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import { exitCode } from './exit-codes.ts';
 import { mountAt } from './mount-point.ts';
 
-/** How long a start waits for the store of a mount that is ending; then it is refused with the process that has it. */
+/** Limit of the wait for the store of a mount that is ending. After it the start fails, and names the process that has the store. */
 const HANDOVER_MS_MAX = 10_000;
 const TRY_AGAIN_MS = 50;
 /** The layout of all mounts that do not report one. */
 const UNREPORTED_LAYOUT = 3;
 
 /**
- * Opens the store. One whose owner is just ending (`fusermount3 -u` a moment ago) is handed over: its owner is asked to push no more
- * and to put it down. What is left is pushed by the one that opens it.
+ * Opens the store. If its owner is a mount that is ending (`fusermount3 -u` a moment ago), the owner is asked to stop pushing and to release
+ * the store. The new owner pushes the rest.
  *
- * A mount whose program stores another layout is not asked: this start must not cut its pushes short, because it cannot go back.
+ * A mount whose program stores another layout is not asked. The new layout cannot be converted back, so this start must not cut its pushes
+ * short.
  *
- * @throws UsageError (alreadyMounted) naming the process that has the store and does not end, or stores another layout · what `open`
- * throws
+ * @throws UsageError (alreadyMounted) naming the process that keeps the store, or stores another layout · what `open` throws
  */
 export async function afterHandover<T>(
   deps: {

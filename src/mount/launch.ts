@@ -33,8 +33,8 @@ export interface LaunchedMount {
 }
 
 /**
- * Node's flags for it. What a long listing leaves is copied at each collection of V8's nursery: 12 ms in one turn of the loop where that
- * is 16 MiB, 7 where it is 1, for the same CPU (ADR 28).
+ * Node's flags for the mounting process. The rest of a long listing is copied at each collection of V8's nursery: 12 ms in one turn of the
+ * loop with 16 MiB, 7 ms with 1 MiB, for the same CPU time (ADR 28).
  */
 export const MOUNT_FLAGS: readonly string[] = ['--enable-source-maps', '--max-semi-space-size=1'];
 const MOUNT_PROGRAM = fileURLToPath(new URL('./mounting-process.js', import.meta.url));

@@ -50,7 +50,7 @@ export class LocalFiles {
     for (let after: Inode | null = 0 as Inode; after !== null; ) {
       const from: Inode = after;
       after = null;
-      // Begun anew with each turn: an iterator of the store lasts no longer.
+      // A new iterator for each turn: an iterator of the store ends with its turn.
       for (const [ino, node] of soundNodes(this.#store, from)) {
         if (node !== undefined && staysHere(node)) this.#inos.add(ino);
         if (++rows % ROWS_PER_TURN !== 0) continue;

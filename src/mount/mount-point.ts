@@ -132,12 +132,12 @@ export function isOurs(mount: MountEntry): boolean {
 }
 
 /**
- * The path of what is, or would be, mounted at `directory`: where a link leads to, as the mount table has it. Found without touching
- * what is mounted there.
+ * The path under which a mount at `directory` is in the mount table, with symbolic links resolved. The mounted directory itself is not
+ * accessed.
  */
 export function mountPathOf(directory: string): string {
   const mounts = mountTable();
-  // Nor what lies in a mount of ours, which may not answer: a link there is meant itself.
+  // Paths inside one of our mounts are not accessed either, because the mount may hang: a link there stands for itself.
   const isMounted = (path: string): boolean =>
     mounts.some((each) => path === each.directory || (isOurs(each) && path.startsWith(`${each.directory}/`)));
   let path = namedPathOf(directory);

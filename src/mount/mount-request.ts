@@ -32,7 +32,7 @@ export interface MountRequest {
   readonly foreground: boolean;
 }
 
-/** The one answer of the mounting process. Ready is said after the kernel has answered a request through the mount. */
+/** The answer of the mounting process. It reports ready after the kernel has got an answer through the mount. */
 export type MountAnswer =
   | { readonly ready: true; readonly directory: string; readonly pid: number; readonly connection: ConnectionStatus }
   | { readonly ready: false; readonly error: string; readonly exitCode: number };

@@ -9,7 +9,7 @@ type Watch = ControlMethods['watch'];
 
 /** How often the status is compared with the one sent last. */
 const LOOK_EVERY_MS = 1_000;
-/** A status of 100,000 pending changes takes long: at most this share of the time goes into it. */
+/** Maximum share of the time for statuses: one with 100,000 pending changes takes long. */
 const LOOK_SHARE_MAX = 1 / 50;
 
 /** Serves one `watch` call: the history, then what happens, until the client or the mount is gone. */

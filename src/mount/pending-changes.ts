@@ -50,8 +50,8 @@ export function firstLeft(
 }
 
 /**
- * A page of what exists on this machine only: new and changed files, new folders and links, and what stays here by its name, in the
- * order of their inodes from `after` (exclusive) on. Renamed and deleted ones are whole on the service.
+ * A page of what exists on this machine only: new and changed files, new folders and links, and local-only names, ordered by inode, after
+ * `after`. Renamed and deleted nodes are not included: the service has all of their bytes.
  */
 export function unsyncedFiles(
   store: StoreReader,

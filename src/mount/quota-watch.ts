@@ -61,7 +61,7 @@ export class QuotaWatch {
     if (this.#sinceAskedMs > AGE_MS_MAX) void this.ask();
   }
 
-  /** Once, and again after there was room in between. */
+  /** Warns once, and again after there was room in between. */
   #warn({ limitBytes, usedBytes }: Quota): void {
     const share = limitBytes > 0 ? usedBytes / limitBytes : 0;
     if (share >= QUOTA_LOW_SHARE && !this.#isLow) {
@@ -88,7 +88,7 @@ export interface QuotaWatchDeps {
 
 const SETTLE_MS = 1_000;
 const PAUSE_MS = 5_000;
-/** From this share on a person is warned: some uploads fit still. */
+/** From this share on the user is warned: small uploads still fit. */
 export const QUOTA_LOW_SHARE = 0.9;
 /** Below this share the next warning is due. */
 const ROOM_SHARE = 0.85;
