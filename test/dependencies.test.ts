@@ -1,5 +1,7 @@
+import { lstatSync, readdirSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { textOf } from './imports.ts';
+import { PROJECT, textOf } from './imports.ts';
 
 /** Few, pinned, and none that runs anything when it is installed. */
 
@@ -50,4 +52,35 @@ test('no package runs a script at its installation, ours neither', () => {
   expect(Object.values(manifest.allowScripts)).not.toContain(true);
   for (const name of ['preinstall', 'install', 'postinstall', 'prepare'])
     expect(manifest.scripts).not.toHaveProperty(name);
+});
+
+test('each installation command of the README runs no install script', () => {
+  const commands = [...textOf('README.md').matchAll(/^```sh\n(.*?)^```/gms)]
+    .flatMap(([, block = '']) => block.split(/\n|&&/))
+    .flatMap((line) => /\bnpm (?:ci|install)\b.*/.exec(line)?.[0].trim() ?? []);
+
+  expect(commands.length).toBeGreaterThan(2);
+  // The last one makes links only: its packages are installed, and our manifest has no install script.
+  const withScripts = commands.filter((command) => !command.includes('--ignore-scripts'));
+  expect(withScripts).toEqual(['npm install -g .']);
+});
+
+test('no file of the project or of a package that users install is setuid or setgid', () => {
+  let files = 0;
+  const special: string[] = [];
+  const walk = (directory: string): void => {
+    for (const entry of readdirSync(directory, { withFileTypes: true })) {
+      const path = join(directory, entry.name);
+      if (entry.isDirectory()) walk(path);
+      if (!entry.isFile()) continue;
+      files += 1;
+      if ((lstatSync(path).mode & 0o6000) !== 0) special.push(path);
+    }
+  };
+  const shipped = locked.filter(([, { dev, optional }]) => dev !== true && optional !== true).map(([path]) => path);
+  for (const directory of ['bin', 'native-deps', 'packaging', 'scripts', 'src', ...shipped])
+    walk(join(PROJECT, directory));
+
+  expect(files).toBeGreaterThan(500);
+  expect(special).toEqual([]);
 });

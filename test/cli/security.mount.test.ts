@@ -170,6 +170,17 @@ test('nothing on the mount is ever setuid or a device', async () => {
   expect(line).not.toMatch(/\ballow_other\b/);
 });
 
+test('a mount is one process under the id of its user', () => {
+  const { pid } = mount;
+  const ids = /^Uid:\s+(.+)$/m.exec(textOf(`/proc/${pid}/status`))?.[1] ?? '';
+  const children = readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .filter((name) => new RegExp(`^PPid:\\s+${pid}$`, 'm').test(textOf(`/proc/${name}/status`)));
+
+  expect(ids.split('\t')).toEqual(Array(4).fill(String(process.getuid?.())));
+  expect(children).toEqual([]);
+});
+
 /** The last one: nobody is signed in any more after it. */
 test('no secret is in a log, a command line, an environment, an error or the store', async () => {
   await mount.run('mkdir folder; echo one > folder/file; echo two > folder/file; mv folder/file renamed; rm renamed');

@@ -371,6 +371,22 @@ describe('nothing that arrives can keep the mount busy', () => {
     expect(await closed).toBe('');
   });
 
+  test('a connection without a complete request is closed after ten seconds', async () => {
+    const clock = new ManualClock();
+    const path = await listening({}, { clock });
+    const others = clock.timers;
+    const { socket, closed } = rawConnection(path);
+    socket.write('{"id":1,');
+    await expect.poll(() => clock.timers).toBe(others + 1);
+
+    clock.advance(9_999);
+    expect(await callControl(path, 'status', {})).toEqual(STATUS);
+    expect(socket.destroyed).toBe(false);
+    clock.advance(1);
+
+    expect(await closed).toBe('');
+  });
+
   test('any number of calls that wait for the service leave status and unmount requests unaffected', async () => {
     let waiting = 0;
     const sync: ControlHandlers['sync'] = (_, { signal }) =>

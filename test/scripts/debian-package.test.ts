@@ -185,3 +185,23 @@ testUnless(missingPrograms('dash'))('the maintainer scripts are sound for dash',
     execFileSync('dash', ['-n', place(name, text)]);
   }
 });
+
+/** The first word of each command of a shell script, without the script's own functions and the shell's words. */
+function programsOf(script: string): string[] {
+  const withoutPatterns = script.replace(/^\s*#.*$/gm, '').replace(/^[\w |]+\)$/gm, '');
+  const text = withoutPatterns.replace(/"[^"]*"|'[^']*'/g, 'text');
+  const functions = [...text.matchAll(/^(\w+)\(\)/gm)].map(([, name]) => name);
+  const commands = text
+    .split(/\n|;;?|&&|\|\|?|\$\(|[{}]|\b(?:if|then|else|elif|do|while|case)\b|!/)
+    .map((part) => part.trim());
+  const words = commands.flatMap((command) => /^(?:text\)\s*)?([a-z[][\w.-]*)(?![\w.-]*[=(])/.exec(command)?.[1] ?? []);
+  const ofShell = ['for', 'fi', 'done', 'esac', 'continue', 'return', 'exit', 'echo', '[', 'text', ...functions];
+  return [...new Set(words.filter((word) => !ofShell.includes(word)))].sort();
+}
+
+test('the maintainer scripts run only these programs, none of which starts a service or uses the network', () => {
+  const programs = ['postinst', 'postrm'].flatMap((name) => programsOf(debian.maintainerScript(name, '1.2.3-1')));
+
+  expect([...new Set(programs)].sort()).toEqual(['cp', 'ln', 'mkdir', 'mv', 'readlink', 'rm', 'rmdir']);
+  expect(programsOf('if ! systemctl start x; then curl "$1" || true; fi')).toEqual(['curl', 'systemctl', 'true']);
+});

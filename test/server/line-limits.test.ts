@@ -81,6 +81,24 @@ test('an account has at most a quarter of the lines; its further ones get 503', 
   for (const socket of sockets) socket.destroy();
 });
 
+test('four accounts can use up all connections: a further one is closed', async () => {
+  await open({ connectionsMax: 4 });
+  const users = [];
+  for (const name of ['a', 'b', 'c', 'd']) users.push(await signUp(server, `${name}@example.com`));
+  await until(() => server.connections === 0);
+  const held: Socket[] = [];
+  for (const { client } of users) {
+    const { socket } = await line();
+    socket.write(REQUEST.replace('\r\n\r\n', `\r\nAuthorization: ${client.token}\r\n\r\n`));
+    expect(String(await once(socket, 'data'))).toMatch(/^HTTP\/1.1 200 /);
+    held.push(socket);
+  }
+
+  expect(await (await line()).ended).toBe('');
+  expect(server.connections).toBe(4);
+  for (const socket of held) socket.destroy();
+});
+
 test('a line on which nothing moves is ended, and what came of an upload is kept', async () => {
   await open({ silenceMaxMs: 1500 });
   const { client, folder } = await signUp(server, 'a@example.com');

@@ -130,6 +130,35 @@ test('a withdrawn share ends a download under way', async () => {
   expect((await ann.client.get(`${file}/data`)).bytes.byteLength).toBe(bytes);
 });
 
+test('a receiver with write permission changes and deletes everything inside the shared folder', async () => {
+  const folder = await shared('open', { email: bob.email, write: true });
+  const inner = await ann.client.createFolder(folder, 'inner');
+  const file = await ann.client.createFilled(inner, 'file', 'of ann');
+
+  const allowed = [
+    await bob.client.send('PUT', `${file}/data`, { body: 'of bob' }),
+    await bob.client.send('PUT', inner, { body: '<folder><displayName>renamed</displayName></folder>' }),
+    await bob.client.send('PUT', file, parent(folder, 'file')),
+    await bob.client.send('DELETE', file),
+    await bob.client.send('DELETE', inner),
+  ];
+
+  expect(allowed.map(({ status }) => status)).toEqual([204, 204, 200, 204, 204]);
+  expect([(await ann.client.get(file)).status, (await ann.client.get(inner)).status]).toEqual([404, 404]);
+});
+
+test('a receiver copies what he can read, and keeps the copy after a withdrawal', async () => {
+  const folder = await shared('copied', { email: bob.email, write: false });
+  const file = await ann.client.createFilled(folder, 'file', 'of ann');
+  const source = `<fileCopy source="${file}"><displayName>copy</displayName></fileCopy>`;
+  const copy = await bob.client.create(bob.folder('2'), source);
+
+  await server.administration.unshare(ann.email, localOf(folder), bob.email);
+
+  expect((await bob.client.get(file)).status).toBe(404);
+  expect((await bob.client.get(`${copy}/data`)).text).toBe('of ann');
+});
+
 test('folders of pictures in a deep tree are found, those in the trash are not', async () => {
   const { client, folder } = await signUp(server, 'deep@example.com');
   let at = folder('2');
