@@ -32,6 +32,8 @@ async function answerTo(...lines: readonly string[]): Promise<string> {
   return said;
 }
 
+const CHUNKED = 'Transfer-Encoding: chunked';
+
 test.each<[string, number, string[]]>([
   ['without a Host', 400, ['GET /user HTTP/1.1']],
   ['of HTTP/1.0, which has none', 401, ['GET /user HTTP/1.0']],
@@ -39,6 +41,14 @@ test.each<[string, number, string[]]>([
   ['of a method that nobody knows', 405, ['PROPFIND /user HTTP/1.1', 'Host: x']],
   ['for nothing', 404, ['OPTIONS * HTTP/1.1', 'Host: x']],
   ['with two lengths', 400, ['POST /user HTTP/1.1', 'Host: x', 'Content-Length: 1', 'Content-Length: 2']],
+  // Two programs could read another end of the body, and take its rest for a request (RFC 9112, 6.3 and 11.2).
+  ['with a length and chunks', 400, ['POST /user HTTP/1.1', 'Host: x', 'Content-Length: 5', CHUNKED]],
+  ['with two codings', 400, ['POST /user HTTP/1.1', 'Host: x', CHUNKED, 'Transfer-Encoding: identity']],
+  ['with a length that is no number', 400, ['POST /user HTTP/1.1', 'Host: x', 'Content-Length: +5']],
+  ['with a length beyond all numbers', 400, ['POST /user HTTP/1.1', 'Host: x', `Content-Length: ${'9'.repeat(40)}`]],
+  ['with a blank before a colon', 400, ['POST /user HTTP/1.1', 'Host: x', 'Content-Length : 5']],
+  ['with a folded header', 400, ['POST /user HTTP/1.1', 'Host: x', 'X: a', ' Content-Length: 5']],
+  ['with a NUL in a header', 400, ['POST /user HTTP/1.1', 'Host: x', 'X: a\0b']],
 ])('a request %s has an answer that any origin may read', async (_what, status, lines) => {
   const answer = await answerTo(...lines);
 
