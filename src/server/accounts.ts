@@ -1,4 +1,4 @@
-import { createHash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
+import { createHash, hash, randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import type { Clock } from '../base/clock.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
@@ -15,7 +15,7 @@ export interface Session {
   readonly token: string;
   /** Hash of its refresh token; null for a token issued for a password. */
   readonly refreshToken: string | null;
-  /** How often the user was signed out everywhere before. */
+  /** Without a refresh token: how often the user was signed out everywhere before. */
   readonly signOuts: number;
 }
 
@@ -64,6 +64,7 @@ export class Accounts {
     const user = await this.#signIn(request, request.application, sender);
     const secret = newSecret();
     await this.#database.changeTogether(() => {
+      this.#checkUnchanged(user);
       const row = { uid: user.uid, application: request.application, createdMs: this.#clock.nowMs() };
       this.#database.addRefreshToken(hashOf(secret), row);
       this.#remember(user.uid, sender.network);
@@ -84,7 +85,7 @@ export class Accounts {
   /** The older request for an access token, without a refresh token (docs/service.md 3.3). */
   async createAccessTokenByPassword(request: AuthRequestDocument, sender: Sender): Promise<IssuedToken> {
     const user = await this.#signIn(request, null, sender);
-    return this.#issue(user.uid, null);
+    return this.#issue(user.uid, null, user);
   }
 
   /** The session of an access token; null if the token is unknown or expired, or its refresh token was revoked. */
@@ -92,21 +93,21 @@ export class Accounts {
     const token = hashOf(secret);
     const row = this.#database.accessTokens.get(token);
     if (row === undefined || row.expiresMs <= this.#clock.nowMs()) return null;
-    if (row.refreshToken !== null && this.#database.refreshTokens.get(row.refreshToken) === undefined) return null;
-    const user = this.#database.users.get(row.uid);
-    if (user === undefined) return null;
-    return { uid: row.uid, token, refreshToken: row.refreshToken, signOuts: user.signOuts ?? 0 };
+    const { uid, refreshToken } = row;
+    // A refresh token ends with its user, and whenever the user is signed out: so no row of the user is read.
+    if (refreshToken !== null && !this.#database.refreshTokens.doesExist(refreshToken)) return null;
+    const user = refreshToken === null ? this.#database.users.get(uid) : null;
+    return user === undefined ? null : { uid, token, refreshToken, signOuts: user?.signOuts ?? 0 };
   }
 
   /**
    * Whether the session was not ended since it began. An access token that expires during a long transfer ends
    * nothing.
    */
-  isCurrent(session: Session): boolean {
-    const user = this.#database.users.get(session.uid);
-    if (user === undefined || (user.signOuts ?? 0) !== session.signOuts) return false;
-    const { refreshToken } = session;
-    return refreshToken === null || this.#database.refreshTokens.doesExist(refreshToken);
+  isCurrent({ uid, refreshToken, signOuts }: Session): boolean {
+    if (refreshToken !== null) return this.#database.refreshTokens.doesExist(refreshToken);
+    const user = this.#database.users.get(uid);
+    return user !== undefined && (user.signOuts ?? 0) === signOuts;
   }
 
   /** @throws Refusal 401 if the session was ended */
@@ -131,12 +132,22 @@ export class Accounts {
     return dead.length;
   }
 
-  async #issue(uid: string, refreshToken: string | null): Promise<IssuedToken> {
+  /** @param user who signed in by a password */
+  async #issue(uid: string, refreshToken: string | null, user: UserRow | null = null): Promise<IssuedToken> {
     const secret = newSecret();
     const expiresMs = this.#clock.nowMs() + this.#accessTokenMs;
     const row = { uid, refreshToken, expiresMs };
-    await this.#database.changeTogether(() => this.#database.addAccessToken(hashOf(secret), row));
+    await this.#database.changeTogether(() => {
+      if (user !== null) this.#checkUnchanged(user);
+      this.#database.addAccessToken(hashOf(secret), row);
+    });
     return { secret, uid, expiresMs };
+  }
+
+  /** While a password is hashed, the user may be removed or get another one. @throws Refusal 401 */
+  #checkUnchanged({ uid, signOuts = 0 }: UserRow): void {
+    const user = this.#database.users.get(uid);
+    if (user === undefined || (user.signOuts ?? 0) !== signOuts) throw unauthorized();
   }
 
   /**
@@ -241,7 +252,7 @@ export function newSecret(): string {
 }
 
 export function hashOf(secret: string): string {
-  return createHash('sha256').update(secret).digest('base64url');
+  return hash('sha256', secret, 'base64url');
 }
 
 /** A new key pair for `uid`; the private key is returned here only. */

@@ -5,6 +5,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { finishRemovals } from '../../src/server/account-removal.ts';
 import { openAdministration, openParts, ReferenceServer } from '../../src/server/reference-server.ts';
 import { appAuthorization, RawClient, signUp, TEST_PASSWORD, type TestUser, texts } from './raw-client.ts';
+import { until } from './until.ts';
 
 /** Changed passwords and removed accounts. */
 
@@ -31,6 +32,7 @@ const signIn = async (password: string) =>
       body: appAuthorization({ ...user, password }),
     })
   ).status;
+const email = 'removed@example.com';
 const blobs = () =>
   readdirSync(join(directory, 'blobs'), { recursive: true, withFileTypes: true }).filter((e) => e.isFile());
 
@@ -41,6 +43,23 @@ test('a new password replaces the old one, and signs out everywhere', async () =
   expect([await signIn(TEST_PASSWORD), await signIn('another password')]).toEqual([401, 201]);
   await expect(server.administration.setPassword(user.email, '')).rejects.toThrow('empty');
   await expect(server.administration.setPassword('nobody@example.com', 'x')).rejects.toThrow('no user');
+});
+
+test('a sign-in that is under way when the user is removed or gets another password gives no token', async () => {
+  const { administration } = server;
+  for (const end of [() => administration.setPassword(email, 'another one'), () => administration.removeUser(email)]) {
+    await administration.addUser(email, TEST_PASSWORD).catch(() => administration.setPassword(email, TEST_PASSWORD));
+    const { bytesArrived } = server;
+    const client = new RawClient(server.origin);
+    const keys = { accessKeyId: user.accessKeyId, privateAccessKey: user.privateAccessKey };
+    const body = appAuthorization({ ...keys, application: user.application, email, password: TEST_PASSWORD });
+    // Hashing takes 60 ms.
+    const signingIn = client.send('POST', '/app-authorization', { body });
+    await until(() => server.bytesArrived > bytesArrived);
+    await end();
+
+    expect((await signingIn).status).toBe(401);
+  }
 });
 
 test('a removed account leaves no row and no blob, and nothing of others', async () => {
