@@ -1,4 +1,4 @@
-import { createHash, type Hash } from 'node:crypto';
+import { createHash, type Hash, hash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, open, unlink } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -15,8 +15,8 @@ export interface FinishedBlob {
 export class BlobWriter {
   readonly #openFile: () => Promise<{ file: FileHandle; path: string }>;
   readonly #closedNow: () => void;
-  /** Null if an earlier request wrote the beginning, or if the blob is so long that it is hashed later. */
-  #hash: Hash | null;
+  /** Of a file; null if an earlier request wrote the beginning, or if the blob is so long that it is hashed later. */
+  #hash: Hash | null = null;
   /** All bytes so far, while there is no file. */
   #held: Uint8Array[] | null;
   #opened: { readonly file: FileHandle; readonly path: string } | null = null;
@@ -43,7 +43,6 @@ export class BlobWriter {
   }) {
     this.#openFile = options.openFile;
     this.#closedNow = options.closed;
-    this.#hash = options.offset === 0 ? createHash('sha256') : null;
     this.#held = options.offset === 0 ? [] : null;
     this.#end = options.offset;
     this.#syncedBytes = options.syncedBytes;
@@ -67,7 +66,7 @@ export class BlobWriter {
     else await this.#writeAt(await this.#file(), chunks, this.#end);
     this.#end += bytes;
     if (this.#end > HASHED_AT_ONCE_BYTES_MAX) this.#hash = null;
-    for (const chunk of chunks) this.#hash?.update(chunk);
+    if (this.#held === null) for (const chunk of chunks) this.#hash?.update(chunk);
     if (this.#held === null && this.#end - this.#syncedBytes >= SYNC_BYTES) this.#syncBehind();
   }
 
@@ -76,7 +75,8 @@ export class BlobWriter {
     const bytes = this.#held === null ? null : Buffer.concat(this.#held);
     if (bytes === null) await this.suspend();
     else await this.close();
-    return { sha256: this.#hash?.digest('hex') ?? null, bytes };
+    const sha256 = bytes === null ? this.#hash?.digest('hex') : hash('sha256', bytes, 'hex');
+    return { sha256: sha256 ?? null, bytes };
   }
 
   /** Syncs the bytes so far to a file, to be continued later. */
@@ -111,7 +111,10 @@ export class BlobWriter {
     const { file } = this.#opened;
     const held = this.#held;
     this.#held = null;
-    if (held !== null && held.length > 0) await this.#writeAt(file, held, 0);
+    if (held === null) return file;
+    this.#hash = createHash('sha256');
+    for (const chunk of held) this.#hash.update(chunk);
+    if (held.length > 0) await this.#writeAt(file, held, 0);
     return file;
   }
 

@@ -145,25 +145,36 @@ export class Dispatcher {
     }
     const handler = handlers[asked as Method] as Handler<EndpointKind>;
     const network = line.isProxy ? this.#trustedProxies.clientNetwork(exchange.request) : line.network;
-    const call = { exchange, endpoint, query: new URLSearchParams(query), network };
-    if (session === null) await handler({ ...call, caller: '', session: NO_SESSION });
-    else await this.#ofAccount(line, session.uid, () => handler({ ...call, caller: session.uid, session }));
+    const caller = session?.uid ?? '';
+    const call = {
+      exchange,
+      endpoint,
+      query: new URLSearchParams(query),
+      network,
+      caller,
+      session: session ?? NO_SESSION,
+    };
+    if (session !== null) this.#enter(line, caller);
+    try {
+      await handler(call);
+    } finally {
+      if (session !== null) this.#leave(caller);
+    }
     if (listing !== null) this.#remember(listing, exchange.text);
   }
 
-  /** Handles a request of an account. @throws Refusal 503 during too many of them */
-  async #ofAccount(line: Line, uid: string, handle: () => Promise<void>): Promise<void> {
+  /** A request of an account begins. @throws Refusal 503 during too many of them */
+  #enter(line: Line, uid: string): void {
     const underWay = this.#ofAccounts.get(uid) ?? 0;
     if (!this.#lines.belongs(line, uid) || underWay >= this.#requestsPerAccountMax)
       throw new Refusal(503, 'Too many requests of this account', { 'Retry-After': '1' });
     this.#ofAccounts.set(uid, underWay + 1);
-    try {
-      await handle();
-    } finally {
-      const left = (this.#ofAccounts.get(uid) ?? 1) - 1;
-      if (left > 0) this.#ofAccounts.set(uid, left);
-      else this.#ofAccounts.delete(uid);
-    }
+  }
+
+  #leave(uid: string): void {
+    const left = (this.#ofAccounts.get(uid) ?? 1) - 1;
+    if (left > 0) this.#ofAccounts.set(uid, left);
+    else this.#ofAccounts.delete(uid);
   }
 
   /** @throws Refusal 401: the same for a missing, a wrong and an expired token */

@@ -44,7 +44,7 @@ export class Exchange {
     this.request = deps.request;
     this.fault = deps.fault;
     this.#response = deps.response;
-    this.#body = new RequestBody(deps.request);
+    this.#body = new RequestBody(deps.request, this.contentLength === 0);
     this.#clock = deps.clock;
     this.#expectsContinue = deps.expectsContinue;
     this.#bandwidth = Math.min(deps.bandwidth, deps.fault.bandwidthBytesPerSecond ?? Number.POSITIVE_INFINITY);
@@ -89,11 +89,20 @@ export class Exchange {
    * Passes the body on in chunks; the sender is throttled while `sink` is busy.
    * @param bytesMax maximum length of the body
    */
-  async receive(sink: (chunks: readonly Uint8Array[]) => Promise<void>, bytesMax: number): Promise<BodyOutcome> {
+  receive(sink: (chunks: readonly Uint8Array[]) => Promise<void>, bytesMax: number): Promise<BodyOutcome> {
+    return this.#receive(sink, bytesMax, SLOWEST_BYTES);
+  }
+
+  /** @param slowestBytes the least number of bytes in half a minute */
+  async #receive(
+    sink: (chunks: readonly Uint8Array[]) => Promise<void>,
+    bytesMax: number,
+    slowestBytes: number,
+  ): Promise<BodyOutcome> {
     if (this.#expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
     const cutAt = this.#cutOf(this.contentLength);
     const orderedEnd = Math.min(this.fault.acceptBytes ?? Infinity, cutAt);
-    const stopWatch = this.#watchSender();
+    const stopWatch = this.#watchSender(slowestBytes);
     try {
       return await this.#pass(sink, { cutAt, orderedEnd, bytesMax });
     } finally {
@@ -121,13 +130,13 @@ export class Exchange {
     return this.#body.isComplete ? 'complete' : 'interrupted';
   }
 
-  /** Ends the connection of a sender that is slower than every line, while the server waits for it. */
-  #watchSender(): () => void {
+  /** Ends the connection of a sender that is too slow, while the server waits for it. */
+  #watchSender(slowestBytes: number): () => void {
     if (this.#body.isComplete) return () => {};
     let seenBytes = 0;
     let cancel = (): void => {};
     const look = (): void => {
-      if (this.#body.isAwaited && this.#bytesIn - seenBytes < SLOWEST_BYTES) {
+      if (this.#body.isAwaited && this.#bytesIn - seenBytes < slowestBytes) {
         this.hangUp();
         return;
       }
@@ -141,9 +150,11 @@ export class Exchange {
   /** The whole body, for small ones, within half a minute. @throws Refusal 400 if it is too long, or incomplete */
   async document(): Promise<Uint8Array> {
     const chunks: Uint8Array[] = [];
-    const cancel = this.#clock.after(DOCUMENT_MS, () => this.hangUp());
-    const outcome = await this.receive(async (arrived) => void chunks.push(...arrived), DOCUMENT_BYTES_MAX).finally(
-      cancel,
+    // A document that has not ended by then is too slow, whatever has come of it.
+    const outcome = await this.#receive(
+      async (arrived) => void chunks.push(...arrived),
+      DOCUMENT_BYTES_MAX,
+      Number.POSITIVE_INFINITY,
     );
     if (outcome !== 'complete') throw malformed();
     return Buffer.concat(chunks);
@@ -248,7 +259,7 @@ export class Exchange {
     // Decided before the head is sent, which announces whether the connection stays open.
     const leavesBodyUnread = this.#leavesBodyUnread();
     if (!(await this.#begin(status, headers, body?.byteLength ?? 0))) return;
-    if (body !== null && !this.#isHead && !(await this.#write(body))) return;
+    if (body !== null && !this.#isHead && !(await this.#write(body, !leavesBodyUnread))) return;
     if (leavesBodyUnread) await this.#letSenderFinish();
     this.#response.end();
   }
@@ -282,23 +293,26 @@ export class Exchange {
   /**
    * Resolves when the kernel has the bytes, at the pace of the bandwidth limit. @returns false if the client has
    * disconnected
+   * @param isLast ends the response: head, body and end leave together, which costs half of two packets
    */
-  async #write(chunk: Uint8Array): Promise<boolean> {
+  async #write(chunk: Uint8Array, isLast = false): Promise<boolean> {
     const pieceBytes = Math.max(1, Math.ceil(this.#bandwidth * PIECE_S));
-    if (chunk.byteLength <= pieceBytes) return await this.#writePiece(chunk);
-    for (let at = 0; at < chunk.byteLength; at += pieceBytes)
-      if (!(await this.#writePiece(chunk.subarray(at, at + pieceBytes)))) return false;
+    if (chunk.byteLength <= pieceBytes) return this.#writePiece(chunk, isLast);
+    for (let at = 0; at < chunk.byteLength; at += pieceBytes) {
+      const piece = chunk.subarray(at, at + pieceBytes);
+      if (!(await this.#writePiece(piece, isLast && at + pieceBytes >= chunk.byteLength))) return false;
+    }
     return true;
   }
 
-  async #writePiece(chunk: Uint8Array): Promise<boolean> {
+  async #writePiece(chunk: Uint8Array, isLast: boolean): Promise<boolean> {
     const response = this.#response;
     if (this.#isGone) return false;
     const room = this.#answerCutAt - this.#bytesOut;
     const sent = chunk.byteLength <= room ? chunk : chunk.subarray(0, room);
     this.#bytesOut += sent.byteLength;
-    const leaving = written(response, this.request.socket, sent);
     const isCut = this.#bytesOut === this.#answerCutAt;
+    const leaving = written(response, this.request.socket, sent, isLast && !isCut);
     if (!isCut && this.#bandwidth !== Infinity) await this.#clock.sleep((sent.byteLength / this.#bandwidth) * 1000);
     // Also before a cut: destroying a socket discards its queued bytes.
     await leaving;
@@ -327,9 +341,7 @@ function or400<T>(read: () => T): T {
 }
 
 const DOCUMENT_BYTES_MAX = 256 * 1024;
-/** A document arrives within this time. */
-const DOCUMENT_MS = 30_000;
-/** Slower uploads end: 20 bytes per second. */
+/** Documents that take longer end, and uploads with less than 20 bytes per second. */
 const SLOWEST_MS = 30_000;
 const SLOWEST_BYTES = 600;
 const SMALL_BODY_BYTES = 64 * 1024;
@@ -362,7 +374,7 @@ function front(chunks: readonly Uint8Array[], bytes: number): readonly Uint8Arra
  * Resolves when the kernel has taken `bytes`, or the connection closed: Node emits neither to a queued pipelined
  * response.
  */
-function written(to: Writable, line: Socket, bytes: Uint8Array): Promise<void> {
+function written(to: Writable, line: Socket, bytes: Uint8Array, isLast = false): Promise<void> {
   if (bytes.byteLength === 0 || line.destroyed) return Promise.resolve();
   return new Promise((resolve) => {
     const done = (): void => {
@@ -370,6 +382,7 @@ function written(to: Writable, line: Socket, bytes: Uint8Array): Promise<void> {
       resolve();
     };
     line.on('close', done);
-    to.write(bytes, done);
+    if (isLast) to.end(bytes, done);
+    else to.write(bytes, done);
   });
 }

@@ -206,7 +206,7 @@ async function* whileAllowed(
 
 /** RFC 8187; within the header size limits of other programs. */
 function headerName(name: string): string {
-  const short = [...name].slice(0, HEADER_NAME_CHARS_MAX).join('');
+  const short = name.length <= HEADER_NAME_CHARS_MAX ? name : [...name].slice(0, HEADER_NAME_CHARS_MAX).join('');
   return encodeURIComponent(short).replace(
     /['()*]/g,
     (character) => `%${character.charCodeAt(0).toString(16).toUpperCase()}`,

@@ -171,8 +171,12 @@ export class Histories {
    * quota.
    */
   roomBytes(file: FileRow): number {
-    const quotaBytes = this.#database.users.get(file.uid)?.quotaBytes ?? 0;
-    return Math.max(0, quotaBytes - this.#repository.usageBytes(file.uid)) + (file.newest?.sizeBytes ?? 0);
+    const spareBytes = this.#quotaBytes(file.uid) - this.#repository.usageBytes(file.uid);
+    return Math.max(0, spareBytes) + (file.newest?.sizeBytes ?? 0);
+  }
+
+  #quotaBytes(uid: string): number {
+    return this.#database.users.get(uid)?.quotaBytes ?? 0;
   }
 
   /** Every version of every file; used at startup, when no client waits. */
@@ -357,13 +361,15 @@ export class Histories {
     const version = this.#put({ ...begun, complete: true, blob: name, sizeBytes: length, sha256 });
     if (bytes !== null) void this.#database.smallBlobs.put(name, bytes);
     if (version.seq > (file.newest?.seq ?? 0)) {
-      if (version.sizeBytes > this.roomBytes(file)) throw overQuota();
       const { seq, sizeBytes, lastModifiedMs, blob } = version;
+      const moreBytes = sizeBytes - (file.newest?.sizeBytes ?? 0);
+      const usageBytes = this.#repository.usageBytes(file.uid) + moreBytes;
+      // As `roomBytes`: a file that does not grow is always accepted.
+      if (moreBytes > 0 && usageBytes > this.#quotaBytes(file.uid)) throw overQuota();
       void this.#database.resources.put([file.uid, file.local], {
         ...file,
         newest: { seq, sizeBytes, lastModifiedMs, blob },
       });
-      const usageBytes = this.#repository.usageBytes(file.uid) - (file.newest?.sizeBytes ?? 0) + sizeBytes;
       void this.#database.usage.put(file.uid, Math.max(0, usageBytes));
     }
     return { version, dropped: this.#prune(version.uid, version.file) };

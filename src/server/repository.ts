@@ -1,4 +1,4 @@
-import { createHash, randomInt } from 'node:crypto';
+import { hash, randomInt } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { type ListingQuery, type ResourceId, SYSTEM_FOLDERS } from '../protocol/endpoints.ts';
 import type { Database } from './database.ts';
@@ -405,8 +405,8 @@ export class Repository {
   #checkFree(row: ResourceRow): void {
     const { uniqueNames, foldCase } = this.#rules;
     if (!(uniqueNames || foldCase) || row.parent === SYSTEM_FOLDERS.deleted) return;
-    const hash = nameHash(row.name);
-    const range = { start: [row.uid, row.parent, hash, ''], end: [row.uid, row.parent, hash, TEXT_END] };
+    const folded = nameHash(row.name);
+    const range = { start: [row.uid, row.parent, folded, ''], end: [row.uid, row.parent, folded, TEXT_END] };
     for (const [, , , local] of [...this.#database.names.getKeys(range as NameRange)]) {
       if (local === row.local) continue;
       const other = this.#database.resources.get([row.uid, local]);
@@ -494,5 +494,5 @@ export function checkName(name: string): void {
 
 /** Equal for names that differ only by case. */
 function nameHash(name: string): string {
-  return createHash('sha256').update(name.toLowerCase()).digest('base64url').slice(0, 22);
+  return hash('sha256', name.toLowerCase(), 'base64url').slice(0, 22);
 }

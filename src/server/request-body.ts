@@ -12,8 +12,13 @@ export class RequestBody {
   #ended: 'complete' | 'interrupted' | null = null;
   #wake: (() => void) | null = null;
 
-  constructor(request: IncomingMessage) {
+  /** @param isEmpty the head announces no body: there is nothing to wait for */
+  constructor(request: IncomingMessage, isEmpty = false) {
     this.#request = request;
+    if (isEmpty) {
+      this.#ended = 'complete';
+      return;
+    }
     request.on('data', (chunk: Uint8Array) => this.#arrived(chunk));
     request.on('end', () => this.#end('complete'));
     // Also if `request.complete` is true: it covers bytes received, but a closing connection drops those not yet

@@ -217,7 +217,8 @@ export class Uploads {
   /** Permission and sign-in may have been withdrawn while the bytes arrived. @throws Refusal 401, 403, 404 */
   #checkStillAllowed(session: Session, file: FileRow): void {
     this.#accounts.checkCurrent(session);
-    this.#repository.file(session.uid, file, 'write');
+    // An owner may write as long as there is the row, which is read anyway.
+    if (session.uid !== file.uid) this.#repository.file(session.uid, file, 'write');
   }
 
   #take(writer: BlobWriter, roomBytes: number, exchange: Exchange, arriving: Arriving): Promise<BodyOutcome> {
@@ -234,7 +235,8 @@ export class Uploads {
     const announced = exchange.contentLength ?? 0;
     const quotaBytes = this.#histories.roomBytes(file) - offset;
     if (announced > quotaBytes) throw overQuota();
-    this.#database.reserve.check(announced);
+    // Few bytes are checked as they arrive, and again with their row.
+    if (announced > SMALL_BYTES) this.#database.reserve.check(announced);
     // A body of unknown length finds some room, as far as a history can give it.
     const wanted = exchange.contentLength ?? Math.min(quotaBytes, UNKNOWN_BYTES);
     // The change that completes few bytes checks them against the limit of the account. Not so for a continued upload:
