@@ -108,10 +108,17 @@ export class StorageError extends Error {
 
 /** Whether the process or the system was out of descriptors: temporary, and unrelated to the file being opened. */
 export function isOutOfDescriptors(error: unknown): boolean {
-  for (let at = error; at instanceof Error; at = at.cause) {
-    const { code } = at as NodeJS.ErrnoException;
-    if (code === 'EMFILE' || code === 'ENFILE') return true;
-  }
+  return isCausedBy(error, ['EMFILE', 'ENFILE']);
+}
+
+/** Whether the disk is read-only. Nothing on it is damaged, and it may be writable again. */
+export function isReadOnlyDisk(error: unknown): boolean {
+  return isCausedBy(error, ['EROFS']);
+}
+
+function isCausedBy(error: unknown, codes: readonly string[]): boolean {
+  for (let at = error; at instanceof Error; at = at.cause)
+    if (codes.includes((at as NodeJS.ErrnoException).code ?? '')) return true;
   return false;
 }
 

@@ -3,6 +3,7 @@ import {
   FsError,
   isOutOfDescriptors,
   isPassing,
+  isReadOnlyDisk,
   ProtocolError,
   SignInError,
   StorageError,
@@ -67,7 +68,8 @@ export function pushFailureOf(error: unknown): PushFailure {
     return { type: 'park', reason, detail, isRefusal: true };
   }
   if (error instanceof ProtocolError) return { type: 'park', reason: 'refused', detail, isRefusal: true };
-  if (isOutOfDescriptors(error)) return { type: 'retry', detail, afterMs: null, trouble: 'this' };
+  if (isOutOfDescriptors(error) || isReadOnlyDisk(error))
+    return { type: 'retry', detail, afterMs: null, trouble: 'this' };
   if (error instanceof StorageError) {
     return error.full
       ? { type: 'retry', detail, afterMs: null, trouble: 'this' }
