@@ -57,4 +57,49 @@ describe.skipIf(missing !== null)(titled('gateways', missing), () => {
     expect(status).toMatchObject({ parked: [], held: [] });
     expect((await mount.serverTree()).has('a/saved')).toBe(true);
   });
+
+  test.each([403, 401])(
+    'a gateway that answers %i to every request for eight seconds needs no person',
+    async (status) => {
+      onTestFailed(() => mount?.printLogs());
+      mount = await MountFixture.start({ flags: FLAGS, serverFlags: ['--log-level', 'debug'] });
+      await mount.run('echo one > edited; echo two > renamed; mkdir folder');
+      await mount.sync();
+
+      await answerAll(status);
+      const asked = (await mount.server.requestsSoFar()).length;
+      await mount.run('echo new > created; echo other > edited; mv renamed folder/; mkdir made');
+      await mount.run('sleep 8');
+      const during = await mount.status();
+      expect((await mount.server.requestsSoFar()).length).toBeGreaterThan(asked);
+      await mount.server.setFaults([]);
+      await mount.sync();
+
+      expect(during).toMatchObject({ parked: [] });
+      expect(during?.pending.count).toBeGreaterThan(0);
+      expect(await mount.status()).toMatchObject({
+        parked: [],
+        pending: { count: 0 },
+        connection: { state: 'online' },
+      });
+      expect([...(await mount.serverTree()).keys()].sort()).toEqual([
+        'created',
+        'edited',
+        'folder/',
+        'folder/renamed',
+        'made/',
+      ]);
+    },
+  );
+
+  test('a refusal that is the last before a gateway recovers parks nothing', async () => {
+    onTestFailed(() => mount?.printLogs());
+    mount = await MountFixture.start({ flags: FLAGS });
+    await mount.server.setFaults([{ on: 'POST', times: 1, then: { status: 403 } }]);
+    await mount.run('echo new > created');
+    await mount.sync();
+
+    expect(await mount.status()).toMatchObject({ parked: [], pending: { count: 0 } });
+    expect([...(await mount.serverTree()).keys()]).toEqual(['created']);
+  });
 });
