@@ -165,6 +165,36 @@ test('a node in a new folder is pushed after the folder, and no node stays dirty
   expect([turn(), agenda.rest(), [...agenda.dirty()]]).toEqual([[], true, []]);
 });
 
+test('a push that starts affects the later decisions of the same turn', () => {
+  const [a, b] = [make('a'), make('b')];
+  clock.advance(SETTLE_MS);
+  for (const push of turn()) acknowledge(push);
+  const c = make('c', 'folder', a);
+  clock.advance(SETTLE_MS);
+  for (const push of turn()) acknowledge(push);
+  // Each of the three moves is possible now. But once `b` is in `a/c`, the service cannot put `a` into it.
+  tree.rename(a, 'c', ROOT_INODE, 'c', 'replace');
+  tree.rename(ROOT_INODE, 'b', c, 'b', 'replace');
+  tree.rename(ROOT_INODE, 'a', b, 'a', 'replace');
+  clock.advance(SETTLE_MS);
+
+  const begun = inosOf(turn());
+  expect(begun).toContain(c);
+  expect(begun.filter((ino) => ino === a || ino === b)).toHaveLength(1);
+});
+
+test('a queued node keeps its place, and is planned when its place comes', () => {
+  health.retryAtMs = clock.elapsedMs() + 60_000;
+  const inos = [make('a'), make('b'), make('c')];
+  clock.advance(SETTLE_MS);
+  expect(turn()).toEqual([]);
+  agenda.reconsider(inos[0] as Inode);
+  tree.remove(ROOT_INODE, 'b', 'folder');
+  clock.advance(60_000);
+
+  expect(inosOf(turn())).toEqual([inos[0], inos[2]]);
+});
+
 test('no push is ready before the retry time, and a turn is requested for that time', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS);

@@ -425,7 +425,7 @@ export class ModelService implements RemoteChanges, UploadService {
     const holder = this.childrenOf(parent).find((child) => this.#fold(child.name) === this.#fold(name));
     if (holder === undefined || (holder.url === self && holder.name === name)) return;
     if (holder.url === self && !this.foldsCase) return;
-    this.#refuse(409, `${name} is taken`);
+    this.#refuse(409, `${name} is taken${holder.name === name ? '' : ' in another case'}`);
   }
 
   #fold(name: string): string {
