@@ -53,7 +53,6 @@ export type MountEvent =
   | { readonly type: 'offline'; readonly reason: string }
   | { readonly type: 'online'; readonly offlineMs: number }
   | { readonly type: 'sign-in-needed' }
-  | { readonly type: 'unmounting'; readonly pending: number }
   | { readonly type: 'unmounted'; readonly directory: string; readonly pending: number; readonly busy: boolean };
 
 /** One event of the history. */

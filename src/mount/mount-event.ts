@@ -74,8 +74,6 @@ export function eventLine(event: MountEvent): string {
       return `online again after ${formatDuration(event.offlineMs)}`;
     case 'sign-in-needed':
       return 'the service refuses the saved sign-in: run cfs login; changes are kept until then';
-    case 'unmounting':
-      return event.pending > 0 ? `unmounting, pushing ${changes(event.pending)} first` : 'unmounting';
     case 'unmounted': {
       const left =
         event.pending > 0
