@@ -6,6 +6,7 @@ import type {
   Conflict,
   DiscardedChange,
   Evicted,
+  FolderEntry,
   HeldRemoval,
   Located,
   PinnedPath,
@@ -105,6 +106,15 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: Located;
   };
+  /**
+   * The known entries of a folder by name: one page, from the name `after` (exclusive) on; `next` is the `after` of the next page, null at
+   * the end. It asks the service for nothing: list the folder in the mount first.
+   */
+  readonly folder: {
+    readonly params: { readonly path: string; readonly after: string | null };
+    readonly progress: never;
+    readonly result: { readonly entries: readonly FolderEntry[]; readonly next: string | null };
+  };
   /** Copies owner, permissions and `user.*` attributes of `from` to `path`. */
   readonly copyAttributes: {
     readonly params: { readonly path: string; readonly from: string };
@@ -162,6 +172,7 @@ const METHODS: Readonly<Record<MethodName, true>> = {
   unpin: true,
   evict: true,
   locate: true,
+  folder: true,
   copyAttributes: true,
   unsynced: true,
   unsyncedParts: true,

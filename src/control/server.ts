@@ -310,6 +310,11 @@ function checkedParams(method: MethodName, params: unknown): unknown {
     case 'unpin':
     case 'locate':
       return { path: pathOf(given) };
+    case 'folder': {
+      const after = given.after ?? null;
+      if (after !== null && typeof after !== 'string') throw new UsageError('after: expected a string');
+      return { path: pathOf(given) ?? '', after };
+    }
     case 'copyAttributes': {
       const [path, from] = [pathOf(given), pathOf(given, 'from')];
       if (path === null || from === null) throw new UsageError('path, from: expected strings');

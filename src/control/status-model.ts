@@ -151,6 +151,18 @@ export interface UnsyncedFile {
   readonly damage?: string;
 }
 
+/** An entry of a folder, for a page. */
+export interface FolderEntry {
+  readonly name: string;
+  readonly kind: NodeKind;
+  readonly sizeBytes: number;
+  readonly modifiedMs: number;
+  /** As `user.cfs.state`, `user.cfs.pinned` and `user.cfs.here`; `here` is null for a folder. */
+  readonly state: string;
+  readonly pinned: 'itself' | 'folder' | 'none';
+  readonly here: 'all' | 'part' | 'none' | null;
+}
+
 /** The progress of a `sync`, sent while it waits. */
 export interface SyncProgress {
   readonly doneChanges: number;

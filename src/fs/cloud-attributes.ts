@@ -68,7 +68,7 @@ export class CloudAttributes {
       case 'pinned':
         return Buffer.from(this.#deps.pins.kindOf(ino));
       case 'here':
-        return bytesOf(this.#presence(node));
+        return bytesOf(presenceOf(this.#deps.contents, node));
       case 'conflict':
         return bytesOf(this.#otherSide(node));
       case 'url':
@@ -105,18 +105,6 @@ export class CloudAttributes {
   /** As setting `public_link` to `off`. @throws as `set` */
   remove(ino: Inode, name: string, signal: () => AbortSignal): Promise<void> {
     return this.set(ino, name, Buffer.from(OFF), signal);
-  }
-
-  /** null for a folder. */
-  #presence({ kind, local }: NodeRecord): 'all' | 'part' | 'none' | null {
-    if (kind === 'folder' || local === null) return null;
-    const { content, sizeBytes } = local;
-    if (sizeBytes === 0) return 'all';
-    if (content === null) return 'none';
-    const pieces = this.#deps.contents.pieces(content, { start: 0, end: sizeBytes }, 'look');
-    const missing = pieces.filter((piece) => piece.kind === 'missing').length;
-    if (missing === 0) return 'all';
-    return missing === pieces.length ? 'none' : 'part';
   }
 
   #otherSide({ kind, local }: NodeRecord): string | null {
@@ -157,6 +145,21 @@ export class CloudAttributes {
     if (node === undefined) throw new FsError('ESTALE', 'this file no longer exists');
     return node;
   }
+}
+
+/** How much of a file is on this machine; null for a folder. */
+export function presenceOf(
+  contents: Pick<Contents, 'pieces'>,
+  { kind, local }: NodeRecord,
+): 'all' | 'part' | 'none' | null {
+  if (kind === 'folder' || local === null) return null;
+  const { content, sizeBytes } = local;
+  if (sizeBytes === 0) return 'all';
+  if (content === null) return 'none';
+  const pieces = contents.pieces(content, { start: 0, end: sizeBytes }, 'look');
+  const missing = pieces.filter((piece) => piece.kind === 'missing').length;
+  if (missing === 0) return 'all';
+  return missing === pieces.length ? 'none' : 'part';
 }
 
 function remoteFile(node: NodeRecord): RemoteFacet {

@@ -30,6 +30,7 @@ import { Tree } from '../tree/tree.ts';
 import { conflictCopies } from './conflict-copies.ts';
 import { evictBelow } from './evict-below.ts';
 import { exitCode } from './exit-codes.ts';
+import { folderPage } from './folder-page.ts';
 import { pinnedPath } from './mount-additions.ts';
 import { assembleMount, type MountParts } from './mount-parts.ts';
 import {
@@ -263,6 +264,12 @@ class MountingWorker implements MountService {
       resource: node.remote?.resource ?? null,
       isPending: store.get('dirty', node.ino) !== undefined,
     };
+  }
+
+  async folder(path: string, after: string | null): Promise<ControlMethods['folder']['result']> {
+    const { store, contents, pinned, sync } = this.#built;
+    const stateOf = (ino: Inode): string | Promise<string> => sync.stateOf(ino);
+    return await folderPage({ store, contents, pins: pinned, stateOf }, this.#resolve(path), after);
   }
 
   async copyAttributes(path: string, from: string): Promise<void> {

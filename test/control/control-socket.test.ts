@@ -25,6 +25,7 @@ const HANDLERS: ControlHandlers = {
   pin: () => ({ path: 'a', files: 0, bytes: 0, filesHere: 0, bytesHere: 0, isComplete: true, trouble: null }),
   unpin: () => ({ wasPinned: false }),
   retry: () => ({ retried: 0 }),
+  folder: () => ({ entries: [], next: null }),
   locate: () => ({ path: 'a', kind: 'file', sizeBytes: 0, resource: null, isPending: true }),
   copyAttributes: () => null,
   unsynced: () => ({ files: [], next: null }),
