@@ -170,11 +170,17 @@ if (
 
 // 4. dist/, by the content of src/: after a checkout the modification times are meaningless.
 const sources = readdirSync(join(root, 'src'), { recursive: true, encoding: 'utf8' })
-  .filter((name) => name.endsWith('.ts'))
+  .filter((name) => /\.(ts|html|css|svg)$/.test(name))
   .sort();
-const outputs = new Set(sources.map((name) => name.replace(/ts$/, 'js')));
+// The page of `cfs web` is bundled (scripts/page.mjs).
+const compiled = sources.filter((name) => name.endsWith('.ts') && !name.startsWith('web/page/'));
+const outputs = new Set([
+  ...compiled.map((name) => name.replace(/ts$/, 'js')),
+  'web/page/page.js',
+  'web/page/vendor.js',
+]);
 const hash = createHash('sha256');
-for (const name of ['tsconfig.json', 'tsconfig.build.json', 'scripts/bundle.mjs'])
+for (const name of ['tsconfig.json', 'tsconfig.build.json', 'scripts/bundle.mjs', 'scripts/page.mjs'])
   hash.update(readFileSync(join(root, name)));
 for (const name of sources) hash.update(`\0${name}\0`).update(readFileSync(join(root, 'src', name)));
 const built = hash.digest('hex');
@@ -188,6 +194,7 @@ if (!complete || !stampIs(buildStamp, built)) {
   // `npm test` checks the types; a start skips that.
   run(process.execPath, [compiler, '-p', 'tsconfig.build.json', '--noCheck']);
   run(process.execPath, ['scripts/bundle.mjs']);
+  run(process.execPath, ['scripts/page.mjs']);
   // The output of a deleted source must not stay importable.
   for (const name of readdirSync(dist, { recursive: true, encoding: 'utf8' })) {
     if (name.endsWith('.js') && !outputs.has(name))

@@ -44,6 +44,8 @@ export const LISTS = {
   ],
   /** A desktop; browsers, databases and kernels go here as well. Half a minute to install. */
   desktop: [
+    // For the page of `cfs web`: with its libraries 115 MB to download.
+    { name: 'chromium', program: 'chromium' },
     { name: 'dbus-daemon', program: 'dbus-run-session' },
     { name: 'libglib2.0-bin', program: 'gio' },
     { name: 'pcmanfm', program: 'pcmanfm' },

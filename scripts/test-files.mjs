@@ -32,6 +32,7 @@ export const LONG = [
   'test/server/rclone.mount.test.ts',
   'test/programs/big-copy.mount.test.ts',
   'test/programs/plain-ground.mount.test.ts',
+  'test/web/page.mount.test.ts',
   'test/cli/npm-start.mount.test.ts',
   'test/cli/daily.mount.test.ts',
   'test/kernel/linux.mount.test.ts',

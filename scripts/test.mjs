@@ -95,6 +95,7 @@ async function check(what, command, args) {
 
 async function checks() {
   await check('types', node, ['node_modules/typescript/bin/tsc', '--noEmit']);
+  await check('types of the page', node, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.page.json']);
   await check('types of the scripts', node, ['node_modules/typescript/bin/tsc', '-p', 'tsconfig.scripts.json']);
   await check('lint and format', node, ['node_modules/@biomejs/biome/bin/biome', 'ci', '.']);
 }

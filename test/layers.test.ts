@@ -38,6 +38,8 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   ],
   // The public interface of the package (package.json, `exports`).
   api: ['base', 'config', 'remote', 'server', 'control', 'mount'],
+  // The page of `cfs web`: its server, and what runs in the browser (`web/page`).
+  web: ['base', 'config', 'control', 'mount'],
   // The command line.
   cli: [
     'base',
@@ -55,6 +57,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'transfer',
     'control',
     'mount',
+    'web',
   ],
 };
 
@@ -71,6 +74,10 @@ const HOME_OF: Readonly<Record<string, readonly string[]>> = {
   commander: ['cli/'],
   'smol-toml': ['config/load'],
   sharp: ['server/'],
+  preact: ['web/page/'],
+  htm: ['web/page/'],
+  uplot: ['web/page/'],
+  diff: ['web/page/'],
 };
 
 const allImports = filesBelow('src', ['.ts']).flatMap((file) => importsOf(file));

@@ -71,7 +71,7 @@ async function endProcess(child) {
 
 /**
  * A mount under test: its directory, what it keeps on the disk, and its process.
- * @typedef {{ directory: string, store: string, pid: number, kept: string, cfs: (...args: string[]) => string, child?: undefined }} Mounted
+ * @typedef {{ directory: string, store: string, pid: number, env: NodeJS.ProcessEnv, kept: string, cfs: (...args: string[]) => string, child?: undefined }} Mounted
  * @typedef {{ directory: string, child: import('node:child_process').ChildProcess, kept: string }} PeerMounted
  */
 
@@ -214,6 +214,7 @@ export class Ground {
       directory,
       store,
       pid,
+      env,
       kept: env.XDG_STATE_HOME,
       cfs: (/** @type {string[]} */ ...args) => this.#inEnv(env, ...args),
     };

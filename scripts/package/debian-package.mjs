@@ -6,6 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
 
 const packaging = fileURLToPath(new URL('../../packaging/', import.meta.url));
+const page = fileURLToPath(new URL('../../src/web/page/', import.meta.url));
 
 /** dpkg unpacks the program to ROOT/package; postinst keeps it in ROOT/versions/VERSION and points ROOT/current to it. */
 export const ROOT = '/usr/lib/cfs-mount';
@@ -119,6 +120,8 @@ export function systemFiles({ manuals, completion, unit, licences, changelog }) 
     [`${fish}/cfs-mount.fish`]: { link: 'cfs.fish' },
     '/usr/lib/systemd/user/cfs-mount@.service': { bytes: unit('user') },
     '/usr/lib/systemd/system/cfs-mount@.service': { bytes: unit('system') },
+    '/usr/share/applications/cfs-web.desktop': { bytes: readFileSync(join(packaging, 'cfs-web.desktop')) },
+    '/usr/share/icons/hicolor/scalable/apps/cfs-web.svg': { bytes: readFileSync(join(page, 'icon.svg')) },
     '/usr/share/doc/cfs-mount/copyright': { bytes: licences },
     '/usr/share/doc/cfs-mount/changelog.gz': { bytes: compressed(changelog) },
   };

@@ -38,6 +38,12 @@ export function licenceTexts(directory) {
       readFileSync(join(directory, 'bin/node.LICENSE'), 'utf8'),
     ),
   ];
+  parts.push(
+    section(
+      'Libraries in the page (dist/web/page)',
+      readFileSync(join(directory, 'dist/web/page/licences.txt'), 'utf8'),
+    ),
+  );
   for (const path of packagesOf(directory)) parts.push(...sectionsOf(directory, path));
   return `The licences of cfs-mount and of everything that this package contains.\n${parts.join('')}`;
 }

@@ -224,6 +224,16 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return removeService(context, { directory: given.argument(0) });
   },
 
+  web: async (given, context) => {
+    const { webCommand } = await import('./commands/web.ts');
+    return webCommand(context, {
+      port: given.port('--port') ?? 0,
+      hosts: given.texts('--host'),
+      open: given.has('--open'),
+      until: untilInterrupted(),
+    });
+  },
+
   completion: async (given, context) => {
     const { completionOf } = await import('./completion/completion.ts');
     context.print(completionOf(given.required(0)));

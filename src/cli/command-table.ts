@@ -236,6 +236,21 @@ export const COMMANDS = [
     flags: [],
   },
   {
+    name: 'web',
+    summary: 'serve a page that shows and manages all accounts, on this machine and for this user only',
+    args: [],
+    flags: [
+      toggle('--open', 'open the page in the browser ($BROWSER, or the default of the desktop)'),
+      { flag: '--port', placeholder: '<number>', help: 'the port on 127.0.0.1; default: any free one' },
+      {
+        flag: '--host',
+        placeholder: '<name>',
+        isRepeated: true,
+        help: 'also answer under this NAME:PORT, for a forwarded port (may be repeated)',
+      },
+    ],
+  },
+  {
     name: 'umount',
     summary: 'push pending changes, then unmount',
     args: [optional('directory', 'the mount point; required if several mounts are running', 'directory')],

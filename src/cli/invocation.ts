@@ -1,6 +1,7 @@
 import { type Command, Option } from 'commander';
 import { UsageError } from '../base/errors.ts';
 import { parseBytes, parseDuration } from '../config/units.ts';
+import { visible } from '../mount/mount-event.ts';
 
 /** The parsed arguments and flags of a command, by the names in its row of `command-table`. */
 export class Invocation {
@@ -56,6 +57,14 @@ export class Invocation {
   whole(flag: string): number | null {
     return this.parsed(flag, (text) => {
       if (!/^\d{1,9}$/.test(text)) throw new RangeError(`"${text}" is not a whole number`);
+      return Number(text);
+    });
+  }
+
+  /** 0 to 65535. @throws UsageError naming the flag */
+  port(flag: string): number | null {
+    return this.parsed(flag, (text) => {
+      if (!/^\d{1,5}$/.test(text) || Number(text) > 65_535) throw new RangeError(`"${visible(text)}" is not a port`);
       return Number(text);
     });
   }

@@ -83,6 +83,7 @@ const ROWS: Readonly<Record<CommandName, Row>> = {
   conflicts: ofMount,
   'conflicts diff': ofPath('PATH'),
   'conflicts keep': ofPath('mine', 'PATH'),
+  web: always(['usage', 'is not a port'], '--port', 'PATH'),
   umount: ofMount,
   doctor: {
     typed: ['--account', 'zoe'],

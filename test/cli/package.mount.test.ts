@@ -20,6 +20,7 @@ const ALLOWED = [
   /^bin\/cfs(-mount)?$/,
   /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z-]+\/)?[a-z0-9-]+\.js(\.map)?$/,
+  /^dist\/web\/page\/(index\.html|page\.css|vendor\.css|icon\.svg|licences\.txt)$/,
   /^dist\/types\/[a-z]+\/[a-z-]+\.d\.ts$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z0-9-]+\.md)$/,
   /^man\/[a-z-]+\.1$/,
@@ -27,7 +28,7 @@ const ALLOWED = [
 ];
 /** All that the package is made of. */
 const SOURCES =
-  '.npmrc package.json package-lock.json tsconfig.json tsconfig.build.json tsconfig.types.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
+  '.npmrc package.json package-lock.json tsconfig.json tsconfig.build.json tsconfig.types.json tsconfig.page.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
 /** The public API: docs/api.md has a runnable example of each. */
 const ENTRY_POINTS = ['mount', 'client', 'server'];
 const PACKED_BYTES_MAX = 1.25 * 1024 ** 2;
@@ -62,6 +63,8 @@ test('the package holds what is needed, and nothing else', () => {
     'dist/cli/cfs.js',
     'dist/mount/mounting-process.js',
     'dist/mount/mount-worker.js',
+    'dist/web/page/page.js',
+    'dist/web/page/licences.txt',
   ])
     expect(paths).toContain(needed);
   for (const needed of ['bin/cfs', 'bin/cfs-mount', 'man/cfs.1', 'man/cfs-mount.1', 'LICENSE', 'README.md'])
@@ -70,7 +73,7 @@ test('the package holds what is needed, and nothing else', () => {
   expect(pack.size).toBeLessThan(PACKED_BYTES_MAX);
   // A source that is gone must not live on as a file that an earlier build left.
   const orphans = paths
-    .filter((path) => /^dist\/.*\.js$/.test(path))
+    .filter((path) => /^dist\/.*\.js$/.test(path) && !path.startsWith('dist/web/page/'))
     .filter((path) => !existsSync(join(PROJECT, path.replace(/^dist\/(.*)\.js$/, 'src/$1.ts'))));
   expect(orphans).toEqual([]);
 });

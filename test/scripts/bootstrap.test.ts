@@ -41,7 +41,7 @@ beforeEach(() => {
     copyFileSync(join(PROJECT, 'scripts', name), at('scripts', name));
   for (const file of ['package-lock.json', 'tsconfig.json', 'tsconfig.build.json']) writeFileSync(at(file), '{}');
   writeFileSync(at('native-deps/fuse-kernel/build/fuse-kernel.node'), '');
-  for (const name of ['build-native.mjs', 'bundle.mjs']) writeFileSync(at('scripts', name), '');
+  for (const name of ['build-native.mjs', 'bundle.mjs', 'page.mjs']) writeFileSync(at('scripts', name), '');
   for (const name of ['fusermount3', 'cc']) program(at('bin', name), '');
   program(
     at('bin/apt-get'),

@@ -67,7 +67,8 @@ test('programs, manuals, completions of three shells and unit templates lie wher
   });
   const shown = (path: string): string => {
     const { bytes, link } = files[path];
-    return link ?? (typeof bytes === 'string' ? bytes : gunzipSync(bytes).toString());
+    if (link !== undefined) return link;
+    return typeof bytes === 'string' ? bytes : (path.endsWith('.gz') ? gunzipSync(bytes) : bytes).toString();
   };
 
   expect(Object.fromEntries(Object.keys(files).map((path) => [path, shown(path)]))).toEqual({
@@ -81,6 +82,8 @@ test('programs, manuals, completions of three shells and unit templates lie wher
     '/usr/share/fish/vendor_completions.d/cfs-mount.fish': 'cfs.fish',
     '/usr/lib/systemd/user/cfs-mount@.service': 'of the user manager',
     '/usr/lib/systemd/system/cfs-mount@.service': 'of the system manager',
+    '/usr/share/applications/cfs-web.desktop': expect.stringContaining('\nExec=cfs web --open\n'),
+    '/usr/share/icons/hicolor/scalable/apps/cfs-web.svg': expect.stringContaining('<svg '),
     '/usr/share/doc/cfs-mount/copyright': 'MIT',
     '/usr/share/doc/cfs-mount/changelog.gz': 'new',
   });
@@ -159,6 +162,7 @@ test('the copyright file has the licence text of every package inside, also of n
   const tree = 'licensed';
   place(`${tree}/LICENSE`, 'ours');
   place(`${tree}/bin/node.LICENSE`, 'of Node and V8');
+  place(`${tree}/dist/web/page/licences.txt`, 'text of the page');
   const manifest = (name: string, license: string) =>
     JSON.stringify({ name, version: '1.0.0', license, author: 'Ann' });
   place(`${tree}/node_modules/one/package.json`, manifest('one', 'MIT'));
@@ -169,7 +173,15 @@ test('the copyright file has the licence text of every package inside, also of n
 
   const text = licenceTexts(join(directory, tree));
 
-  for (const part of ['ours', 'of Node and V8', 'text of one', 'text of lz4', '@a/two 1.0.0', 'three 1.0.0'])
+  for (const part of [
+    'ours',
+    'of Node and V8',
+    'text of the page',
+    'text of one',
+    'text of lz4',
+    '@a/two 1.0.0',
+    'three 1.0.0',
+  ])
     expect(text).toContain(part);
   expect(text).toContain('Copyright (c) Ann\n\nPermission to use, copy, modify');
   expect(text).toContain('Copyright (c) Ann\n\nPermission is hereby granted');

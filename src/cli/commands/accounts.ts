@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { StorageError, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
-import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
+import { type AccountPaths, accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
 import { chooseAccount } from '../../mount/account-file.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
@@ -60,19 +60,10 @@ export async function logoutCommand(
   // Held to the end: otherwise a mount that starts meanwhile would lose its store.
   const held: Store[] = [];
   let unsynced = 0;
-  let local = 0;
-  const named: string[] = [];
   try {
-    for (const directory of storeDirectories(files)) {
-      // Opening a store that was never mounted would create it.
-      if (!existsSync(join(directory, 'index'))) continue;
-      const store = await openStore(directory, deps.clock);
-      held.push(store);
-      for (const _ of store.all('dirty')) unsynced++;
-      const { count, paths } = localFiles(store, NAMED_MAX - named.length);
-      local += count;
-      named.push(...paths);
-    }
+    await openStores(files, deps.clock, held);
+    const { pending, local, named } = onlyHere(held);
+    unsynced = pending;
     if (flags.forget && unsynced > 0) {
       throw new UsageError(
         `${unsynced} ${unsynced === 1 ? 'change is' : 'changes are'} only on this machine: first mount and run cfs sync --wait, or run cfs export DIR`,
@@ -94,6 +85,42 @@ export async function logoutCommand(
   deps.print(`signed out ${visible(account.username)} of ${account.origin}\n`);
   if (unsynced > 0) deps.warn(`${unsynced} not pushed yet: kept here, and pushed after the next cfs login and mount\n`);
   return exitCode('ok');
+}
+
+/** What would be lost with the local copies of an account that is not mounted: numbers of changes and of local-only files. */
+export async function unsyncedOfAccount(
+  deps: { readonly paths: Paths; readonly clock: Clock },
+  account: string,
+): Promise<{ readonly pending: number; readonly localOnly: number }> {
+  const held: Store[] = [];
+  try {
+    await openStores(accountPaths(deps.paths, account), deps.clock, held);
+    const { pending, local } = onlyHere(held);
+    return { pending, localOnly: local };
+  } finally {
+    for (const store of held) await store.close();
+  }
+}
+
+/** Opens the stores that exist, into `held`: the caller closes them, also after a failure. */
+async function openStores(files: AccountPaths, clock: Clock, held: Store[]): Promise<void> {
+  for (const directory of storeDirectories(files)) {
+    // Opening a store that was never mounted would create it.
+    if (existsSync(join(directory, 'index'))) held.push(await openStore(directory, clock));
+  }
+}
+
+function onlyHere(stores: readonly Store[]): { pending: number; local: number; named: readonly string[] } {
+  let pending = 0;
+  let local = 0;
+  const named: string[] = [];
+  for (const store of stores) {
+    for (const _ of store.all('dirty')) pending++;
+    const { count, paths } = localFiles(store, NAMED_MAX - named.length);
+    local += count;
+    named.push(...paths);
+  }
+  return { pending, local, named };
 }
 
 /** The store of an account that is not mounted. @throws UsageError with its owner · StorageError */

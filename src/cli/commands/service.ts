@@ -160,6 +160,11 @@ export async function removeService(deps: ServiceDeps, flags: { readonly directo
   return exitCode('ok');
 }
 
+/** Whether `installService` wrote a unit for the directory. */
+export function hasService(deps: Pick<ServiceDeps, 'paths'>, directory: string): boolean {
+  return unitsIn(unitFolder(deps)).includes(unitNameOf(namedPathOf(directory)));
+}
+
 /** @throws UsageError if none or several match */
 function chooseUnit(folder: string, directory: string | null): string {
   const units = unitsIn(folder);
@@ -184,7 +189,7 @@ function unitsIn(folder: string): readonly string[] {
 }
 
 /** systemd.unit(5), "User Unit Search Path". */
-function unitFolder({ paths }: ServiceDeps): string {
+function unitFolder({ paths }: Pick<ServiceDeps, 'paths'>): string {
   return join(paths.configFile, '..', '..', 'systemd', 'user');
 }
 

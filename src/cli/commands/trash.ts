@@ -158,7 +158,8 @@ export function chooseItem(items: readonly TrashItem[], wanted: string): TrashIt
   );
 }
 
-async function trashItems(service: RemoteService): Promise<readonly TrashItem[]> {
+/** Newest first. */
+export async function trashItems(service: RemoteService): Promise<readonly TrashItem[]> {
   const signal = AbortSignal.timeout(DOCUMENTS_MS_MAX);
   const entries = await service.list(await trashFolder(service, signal), signal);
   return entries.map((entry) => ({ id: idOf(entry.url), entry })).sort((one, other) => ageOf(other) - ageOf(one));
