@@ -101,32 +101,38 @@ const change = fc.oneof(
   fc.record({ do: fc.constant('converge' as const) }),
 );
 
-test('after generated changes a second service has what the mount shows', async () => {
-  const runs = fc.asyncProperty(fc.array(change, { maxLength: 24 }), async (changes) => {
-    await assembled.close();
-    await open();
-    const { mount } = assembled;
-    await mount.mkdir('d');
-    const expected = new Map<string, string>();
-    for (const each of changes) {
-      if (each.do === 'converge') await assembled.converge();
-      else if (each.do === 'write') {
-        await mount.writeFile(each.path, Buffer.from(each.text));
-        expected.set(each.path, each.text);
-      } else if (expected.has(each.path)) {
-        const text = expected.get(each.path) as string;
-        if (each.do === 'remove') await mount.unlink(each.path);
-        else await mount.rename(each.path, each.to);
-        expected.delete(each.path);
-        if (each.do === 'rename') expected.set(each.to, text);
-      }
-    }
-    await assembled.converge();
+const RUNS = Number(process.env.CFS_SYNC_RUNS ?? 25);
 
-    expect(await onService()).toEqual({ d: null, ...Object.fromEntries(expected) });
-  });
-  await fc.assert(runs, { numRuns: Number(process.env.CFS_SYNC_RUNS ?? 25) });
-});
+test(
+  'after generated changes a second service has what the mount shows',
+  async () => {
+    const runs = fc.asyncProperty(fc.array(change, { maxLength: 24 }), async (changes) => {
+      await assembled.close();
+      await open();
+      const { mount } = assembled;
+      await mount.mkdir('d');
+      const expected = new Map<string, string>();
+      for (const each of changes) {
+        if (each.do === 'converge') await assembled.converge();
+        else if (each.do === 'write') {
+          await mount.writeFile(each.path, Buffer.from(each.text));
+          expected.set(each.path, each.text);
+        } else if (expected.has(each.path)) {
+          const text = expected.get(each.path) as string;
+          if (each.do === 'remove') await mount.unlink(each.path);
+          else await mount.rename(each.path, each.to);
+          expected.delete(each.path);
+          if (each.do === 'rename') expected.set(each.to, text);
+        }
+      }
+      await assembled.converge();
+
+      expect(await onService()).toEqual({ d: null, ...Object.fromEntries(expected) });
+    });
+    await fc.assert(runs, { numRuns: RUNS });
+  },
+  Math.max(30_000, RUNS * 1_000),
+);
 
 function bodyOf(text: string) {
   const bytes = Buffer.from(text);
