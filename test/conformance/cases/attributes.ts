@@ -56,6 +56,8 @@ export const attributeScenarios: readonly Scenario[] = [
 
       expect(await fs.stat('file')).toMatchObject({ kind: 'file', mode });
       expect(await fs.stat('folder')).toMatchObject({ kind: 'folder', mode });
+      // An ordinary user cannot empty the ground over a folder that may not be read.
+      await fs.chmod('folder', 0o755);
     }),
   ),
   scenario('chmod moves ctime and leaves mtime', async (fs) => {
