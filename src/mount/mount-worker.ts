@@ -427,8 +427,15 @@ class MountingWorker implements MountService {
     const { store } = this.#built;
     const content = store.get('version', url as VersionUrl);
     const resource = content === undefined ? (url as ResourceUrl) : store.get('content', content)?.resource;
-    const ino = resource == null ? undefined : store.get('resource', resource);
+    const known = resource == null ? undefined : store.get('resource', resource);
+    const ino = known ?? this.#ownerOfUpload(url);
     return ino === undefined ? null : pathOf(store, ino);
+  }
+
+  /** A version under way belongs to no content yet: its intent names the file. */
+  #ownerOfUpload(url: string): Inode | undefined {
+    for (const [, { version, owner }] of this.#built.store.all('intent')) if (version === url) return owner;
+    return undefined;
   }
 
   /** @throws UsageError if the path is unknown */

@@ -170,7 +170,7 @@ describe('over a mount', () => {
   testHere('a transfer under way is shown with its progress', async () => {
     await mount.cfs(['limit', '--up', '200KiB']);
     await mount.run('head -c 3000000 /dev/urandom > film.mkv');
-    await page.getByRole('progressbar', { name: /^Progress of/ }).waitFor();
+    await page.getByRole('progressbar', { name: 'Progress of film.mkv' }).waitFor();
     await page
       .getByText(/^1 change waits, 2\.9 MiB, .* left$/)
       .first()
@@ -397,6 +397,7 @@ describe('over a mount', () => {
 
   /** [S-web-4] */
   testHere('each page fits a desk and a phone, light and dark', async () => {
+    await until(async () => (await page.locator('.notice.done').count()) === 0);
     for (const width of [1100, 390] as const)
       for (const scheme of ['light', 'dark'] as const) {
         await page.setViewportSize({ width, height: 800 });

@@ -37,7 +37,7 @@ export interface Model {
 
 const NOTICES_MAX = 3;
 /** Failures stay until they are dismissed. */
-const DONE_SHOWN_MS = 10_000;
+const DONE_SHOWN_MS = 6_000;
 const SAMPLES_MAX = 2_000;
 
 let model: Model = {
