@@ -33,7 +33,7 @@ export function* checkBytes(store: StoreReader, contents: Pick<Contents, 'pieces
           yield `block ${block} of content ${id} is damaged`;
       } catch (error) {
         if (!(error instanceof FsError)) throw error;
-        yield `block ${block} of content ${id} is damaged, and nothing else holds it`;
+        yield `block ${block} of content ${id} is damaged, and exists nowhere else`;
       }
     }
   }
@@ -44,21 +44,21 @@ function* checkNodes(store: StoreReader): Generator<string> {
   for (const [ino, node] of store.all('node')) {
     const { local, remote } = node;
     const it = `node ${ino}`;
-    if (ino >= next && ino !== ROOT_INODE) yield `${it} lies beyond the counter (${next})`;
+    if (ino >= next && ino !== ROOT_INODE) yield `${it} exceeds the counter (${next})`;
     if (local === null && remote === null) yield `${it} exists neither here nor on the service`;
     if (local !== null && local.parent !== ino) {
       if (store.get('name', [local.parent, local.name]) !== ino)
-        yield `${it} is not found by its name in ${local.parent}`;
+        yield `${it} is missing from table name, in folder ${local.parent}`;
       const parent = store.get('node', local.parent);
-      if (parent?.local == null) yield `${it} lies in ${local.parent}, which is not there`;
-      else if (parent.kind !== 'folder') yield `${it} lies in ${local.parent}, which is no folder`;
+      if (parent?.local == null) yield `${it} is in folder ${local.parent}, which does not exist`;
+      else if (parent.kind !== 'folder') yield `${it} is in node ${local.parent}, which is no folder`;
     }
-    if (remote !== null && store.get('resource', remote.resource) !== ino) yield `${it} is not found by its resource`;
+    if (remote !== null && store.get('resource', remote.resource) !== ino) yield `${it} is missing from table resource`;
     if (isDirty(node) !== (store.get('dirty', ino) !== undefined)) {
       yield isDirty(node) ? `${it} is dirty and not in the index` : `${it} is clean and in the index of dirty ones`;
     }
     for (const content of contentsOf(node)) {
-      if (store.get('content', content) === undefined) yield `${it} names content ${content}, which is not there`;
+      if (store.get('content', content) === undefined) yield `${it} names content ${content}, which does not exist`;
     }
   }
 }
@@ -67,32 +67,33 @@ function* checkIndexes(store: StoreReader): Generator<string> {
   for (const [[parent, name], ino] of store.all('name')) {
     const local = store.get('node', ino)?.local;
     if (local?.parent !== parent || local.name !== name)
-      yield `the name ${JSON.stringify(name)} in ${parent} leads to ${ino}, which has another`;
+      yield `the name ${JSON.stringify(name)} in ${parent} leads to ${ino}, which has another one`;
   }
   for (const [resource, ino] of store.all('resource')) {
     if (store.get('node', ino)?.remote?.resource !== resource)
-      yield `a resource leads to node ${ino}, which has another`;
+      yield `a resource leads to node ${ino}, which has another one`;
   }
   for (const [ino] of store.all('dirty')) {
-    if (store.get('node', ino) === undefined) yield `node ${ino} is in the index of dirty ones and not there`;
+    if (store.get('node', ino) === undefined) yield `node ${ino} is in the index of dirty nodes, but does not exist`;
   }
   for (const [ino] of store.all('folder')) {
-    if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing and is no folder`;
+    if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing, but is no folder`;
   }
   const owners = new Set<Inode>();
   for (const [id, { owner, phase, content, resource }] of store.all('intent')) {
     // The owner may be deleted: recovery then finds and deletes the resource that the operation may have created.
     if (content !== null && store.get('content', content) === undefined)
-      yield `intent ${id} of node ${owner} names content ${content}, which is not there`;
+      yield `intent ${id} of node ${owner} names content ${content}, which does not exist`;
     if (phase === 'abandoned') continue;
-    if (owners.has(owner)) yield `intent ${id} is the second one of node ${owner}`;
+    if (owners.has(owner)) yield `intent ${id} is the second open intent of node ${owner}`;
     owners.add(owner);
     const holder = resource === null ? undefined : store.get('resource', resource);
     if (holder !== undefined && holder !== owner)
       yield `intent ${id} of node ${owner} changes a resource that belongs to node ${holder}`;
   }
   for (const [url, id] of store.all('version')) {
-    if (store.get('content', id)?.version !== url) yield `a version leads to content ${id}, which is another`;
+    if (store.get('content', id)?.version !== url)
+      yield `a version leads to content ${id}, which belongs to another version`;
   }
 }
 
@@ -102,24 +103,25 @@ function* checkContents(store: StoreReader): Generator<string> {
   for (const [id, record] of store.all('content')) {
     const it = `content ${id}`;
     const counted = references.get(id) ?? 0;
-    if (id >= next) yield `${it} lies beyond the counter (${next})`;
+    if (id >= next) yield `${it} exceeds the counter (${next})`;
     if (record.refs !== counted) yield `${it} counts ${record.refs} references and has ${counted}`;
     const isGarbage = store.get('garbage', id) !== undefined;
-    if (isGarbage && record.refs > 0) yield `${it} is garbage and referred to`;
-    if (!isGarbage && record.refs === 0) yield `${it} is referred to by nothing and is not garbage`;
+    if (isGarbage && record.refs > 0) yield `${it} is garbage, but has references`;
+    if (!isGarbage && record.refs === 0) yield `${it} has no references, but is not garbage`;
     if (record.base !== null && store.get('content', record.base) === undefined)
-      yield `${it} lies over ${record.base}, which is not there`;
+      yield `${it} has base ${record.base}, which does not exist`;
     if (record.kind === 'version' && record.version !== null && store.get('version', record.version) === undefined) {
-      yield `${it} is not found by its version`;
+      yield `${it} is missing from table version`;
     }
     yield* checkExtents(id, record);
     yield* checkInline(store, id, record);
   }
   for (const [id] of store.all('inline')) {
-    if (store.get('content', id)?.where !== 'inline') yield `content ${id} has small bytes that no record names`;
+    if (store.get('content', id)?.where !== 'inline')
+      yield `content ${id} has small bytes, but no record that names them`;
   }
   for (const [id] of store.all('garbage')) {
-    if (store.get('content', id) === undefined) yield `garbage ${id} is not there`;
+    if (store.get('content', id) === undefined) yield `garbage ${id} does not exist`;
   }
   for (const [[id, row], bytes] of store.all('blocks')) {
     const record = store.get('content', id);
@@ -128,9 +130,9 @@ function* checkContents(store: StoreReader): Generator<string> {
       continue;
     }
     if (row * BLOCKS_PER_ROW * BLOCK_BYTES >= record.sizeBytes)
-      yield `row ${row} of the block map of ${id} lies beyond its size`;
+      yield `row ${row} of the block map of ${id} exceeds its size`;
     for (const { block } of blocksOfRow(row, bytes)) {
-      if (block * BLOCK_BYTES >= record.sizeBytes) yield `block ${block} of content ${id} lies beyond its size`;
+      if (block * BLOCK_BYTES >= record.sizeBytes) yield `block ${block} of content ${id} exceeds its size`;
     }
   }
 }
@@ -148,14 +150,14 @@ function* checkExtents(id: ContentId, record: ContentRecord): Generator<string> 
     last = end;
   }
   if (baseBytes > sizeBytes || (base === null && baseBytes !== 0))
-    yield `content ${id} shows ${baseBytes} bytes of a base it does not have`;
+    yield `content ${id} shows ${baseBytes} bytes of a base, but has no base`;
 }
 
 function* checkInline(store: StoreReader, id: ContentId, record: ContentRecord): Generator<string> {
   if (record.where !== 'inline') return;
   const bytes = store.get('inline', id);
   const wanted = record.kind === 'version' && !isLayered(record) ? record.sizeBytes : (record.extents.at(-1) ?? 0);
-  if (bytes === undefined) yield `the small bytes of content ${id} are not there`;
+  if (bytes === undefined) yield `the small bytes of content ${id} are missing`;
   else if (bytes === 'damaged') yield `the small bytes of content ${id} are damaged`;
   else if (bytes.byteLength < wanted) yield `content ${id} has ${bytes.byteLength} of ${wanted} small bytes`;
 }

@@ -71,7 +71,7 @@ export class DraftChecksums {
           this.#log.error({ content: id, block, path }, 'a change that only this machine has is damaged');
         map.damaged(block);
       }
-      throw new FsError('EIO', `block ${block} of content ${id} is damaged, and nothing else holds it`);
+      throw new FsError('EIO', `block ${block} of content ${id} is damaged, and exists nowhere else`);
     }
   }
 

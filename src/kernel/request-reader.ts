@@ -257,7 +257,7 @@ export class RequestReader {
         request.op = 'getxattr';
         request.limit = wire.u32(body);
         const name = this.#xattrText(body + 8, end);
-        // Requested with the first write of every file. Returned, because throwing costs ten microseconds.
+        // The kernel requests security.capability with the first write of every file. The error is returned, because throwing takes ten µs.
         return isNeverKept(name) ? NOT_SUPPORTED : ops.getxattr(ino, name, request);
       }
       case Opcode.SETXATTR: {

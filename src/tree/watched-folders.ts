@@ -56,7 +56,7 @@ export class WatchedFolders {
     }
   }
 
-  /** Its listing arrived, with or without changes. */
+  /** The listing of a folder arrived, with or without changes. */
   listed(folder: Inode, what: 'new' | 'nothing new'): void {
     const watched = this.#folders.get(folder);
     if (watched === undefined) return;
@@ -64,13 +64,13 @@ export class WatchedFolders {
     watched.slowdown = what === 'new' ? 1 : Math.min(watched.slowdown * 2, SLOWDOWN_MAX);
   }
 
-  /** Its listing failed: retry after one TTL, or some minutes if that is shorter. */
+  /** The listing of a folder failed: retry after one TTL, or some minutes if that is shorter. */
   failed(folder: Inode): void {
     const watched = this.#folders.get(folder);
     if (watched !== undefined) watched.retryAtMs = this.#clock.elapsedMs() + Math.min(this.unaskedMs, WATCHED_MS);
   }
 
-  /** Its listing was 404 although the parent's listing contains it: retried after growing pauses. */
+  /** The listing of a folder was 404 although the parent's listing contains it: retried after growing pauses. */
   doubted(folder: Inode): void {
     const watched = this.#folders.get(folder);
     if (watched === undefined) return;

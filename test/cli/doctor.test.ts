@@ -88,7 +88,7 @@ test('a damaged block is named, and the exit code says so', async () => {
 
   expect(code).toBe(exitCode('store'));
   expect(text.replace(/\n +/g, ' ')).toContain(
-    `store of ${WHO}: problem: block 1 of content 1 is damaged, and nothing else holds it [store-damaged]`,
+    `store of ${WHO}: problem: block 1 of content 1 is damaged, and exists nowhere else [store-damaged]`,
   );
   expect(text).toMatch(/\n1 problem\n$/);
 });
@@ -119,8 +119,8 @@ test('a broken index is named', async () => {
   const { code, text } = await doctor();
 
   expect(code).toBe(exitCode('store'));
-  expect(text.replace(/\n +/g, ' ')).toContain('is not found by its name');
-  expect(text).toContain('garbage 99 is not there');
+  expect(text.replace(/\n +/g, ' ')).toContain('is missing from table name');
+  expect(text).toContain('garbage 99 does not exist');
   expect(text).toMatch(/\n2 problems\n$/);
 });
 

@@ -157,7 +157,7 @@ test.each([1, 2, 3, 4, 5, 6])('a flipped bit of a frozen draft is EIO, and never
   }
   expect(second.errors).toEqual(['a change that only this machine has is damaged']);
   expect([...checkBytes(second.store, second.contents)]).toEqual([
-    `block ${bad} of content ${draft} is damaged, and nothing else holds it`,
+    `block ${bad} of content ${draft} is damaged, and exists nowhere else`,
   ]);
   expect([...checkStore(second.store)].filter((finding) => finding.includes('block'))).toEqual([]);
   // What is written over it later does not hide it.

@@ -86,36 +86,36 @@ const record = (tx: Transaction, id: ContentId): ContentRecord => tx.get('conten
 const node = (tx: Transaction): NodeRecord => tx.get('node', FILE) as NodeRecord;
 
 test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
-  [/node 2 is not found by its name/, (tx) => tx.remove('name', [1 as Inode, 'clean'])],
+  [/node 2 is missing from table name/, (tx) => tx.remove('name', [1 as Inode, 'clean'])],
   [/the name "x" in 1 leads to 2/, (tx) => tx.put('name', [1 as Inode, 'x'], FILE)],
   [/a resource leads to node 2/, (tx) => tx.put('resource', 'other' as ResourceUrl, FILE)],
-  [/node 2 is not found by its resource/, (tx) => tx.remove('resource', node(tx).remote?.resource as ResourceUrl)],
+  [/node 2 is missing from table resource/, (tx) => tx.remove('resource', node(tx).remote?.resource as ResourceUrl)],
   [/node 2 is clean and in the index/, (tx) => tx.put('dirty', FILE, { sinceMs: 0, parked: null })],
   [/node 3 is dirty and not in the index/, (tx) => tx.remove('dirty', 3 as Inode)],
   [
-    /node 77 is in the index of dirty ones and not there/,
+    /node 77 is in the index of dirty nodes, but does not exist/,
     (tx) => tx.put('dirty', 77 as Inode, { sinceMs: 0, parked: null }),
   ],
   [
-    /node 2 lies in 9, which is not there/,
+    /node 2 is in folder 9, which does not exist/,
     (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(9, 'clean') }),
   ],
   [
-    /node 2 lies in 3, which is no folder/,
+    /node 2 is in node 3, which is no folder/,
     (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(3, 'clean') }),
   ],
-  [/node 9999 lies beyond the counter/, (tx) => tx.put('node', 9999 as Inode, sampleNode(9999))],
+  [/node 9999 exceeds the counter/, (tx) => tx.put('node', 9999 as Inode, sampleNode(9999))],
   [/exists neither here nor/, (tx) => tx.put('node', FILE, { ...node(tx), local: null, remote: null })],
   [
-    /names content 55, which is not there/,
+    /names content 55, which does not exist/,
     (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(1, 'clean', { content: 55 as ContentId }) }),
   ],
   [
-    /intent 5 of node 77 names content 55, which is not there/,
+    /intent 5 of node 77 names content 55, which does not exist/,
     (tx) => tx.put('intent', 5 as IntentId, { ...CREATION, content: 55 as ContentId }),
   ],
   [
-    /intent 6 is the second one of node 77/,
+    /intent 6 is the second open intent of node 77/,
     (tx) => {
       for (const id of [5, 6]) tx.put('intent', id as IntentId, CREATION);
     },
@@ -124,16 +124,19 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
     /intent 5 of node 77 changes a resource that belongs to node 2/,
     (tx) => tx.put('intent', 5 as IntentId, { ...CREATION, resource: node(tx).remote?.resource ?? null }),
   ],
-  [/content 9999 lies beyond the counter/, (tx) => tx.put('content', 9999 as ContentId, record(tx, VERSION))],
+  [/content 9999 exceeds the counter/, (tx) => tx.put('content', 9999 as ContentId, record(tx, VERSION))],
   [/content 1 counts 9 references and has 3/, (tx) => tx.put('content', VERSION, { ...record(tx, VERSION), refs: 9 })],
-  [/content 1 is garbage and referred to/, (tx) => tx.put('garbage', VERSION, true)],
-  [/content 3 is referred to by nothing/, (tx) => tx.remove('garbage', 3 as ContentId)],
-  [/garbage 44 is not there/, (tx) => tx.put('garbage', 44 as ContentId, true)],
-  [/small bytes of content 1 are not there/, (tx) => tx.remove('inline', VERSION)],
+  [/content 1 is garbage, but has references/, (tx) => tx.put('garbage', VERSION, true)],
+  [/content 3 has no references/, (tx) => tx.remove('garbage', 3 as ContentId)],
+  [/garbage 44 does not exist/, (tx) => tx.put('garbage', 44 as ContentId, true)],
+  [/small bytes of content 1 are missing/, (tx) => tx.remove('inline', VERSION)],
   [/content 1 has 5 of 12 small bytes/, (tx) => tx.put('inline', VERSION, new Uint8Array(5))],
-  [/content 2 has small bytes that no record names/, (tx) => tx.put('inline', 2 as ContentId, new Uint8Array(5))],
   [
-    /lies over 66, which is not there/,
+    /content 2 has small bytes, but no record that names them/,
+    (tx) => tx.put('inline', 2 as ContentId, new Uint8Array(5)),
+  ],
+  [
+    /has base 66, which does not exist/,
     (tx) => tx.put('content', 2 as ContentId, { ...record(tx, 2 as ContentId), base: 66 as ContentId }),
   ],
   [
@@ -148,11 +151,14 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
     /block map of 1 belongs to no sealed content with a file/,
     (tx) => tx.put('blocks', [VERSION, 0], new Uint8Array(5)),
   ],
-  [/row 1 of the block map of 1 lies beyond its size/, (tx) => putBlocks(tx, 1, 1)],
-  [/block 2 of content 1 lies beyond its size/, (tx) => putBlocks(tx, 0, 3)],
-  [/content 1 is not found by its version/, (tx) => tx.remove('version', 'v1' as VersionUrl)],
-  [/a version leads to content 2, which is another/, (tx) => tx.put('version', 'v2' as VersionUrl, 2 as ContentId)],
-  [/node 2 has a listing and is no folder/, (tx) => tx.put('folder', FILE, { listedMs: 1 })],
+  [/row 1 of the block map of 1 exceeds its size/, (tx) => putBlocks(tx, 1, 1)],
+  [/block 2 of content 1 exceeds its size/, (tx) => putBlocks(tx, 0, 3)],
+  [/content 1 is missing from table version/, (tx) => tx.remove('version', 'v1' as VersionUrl)],
+  [
+    /a version leads to content 2, which belongs to another version/,
+    (tx) => tx.put('version', 'v2' as VersionUrl, 2 as ContentId),
+  ],
+  [/node 2 has a listing, but is no folder/, (tx) => tx.put('folder', FILE, { listedMs: 1 })],
 ])('the check says: %s', async (sentence, damage) => {
   const store = await soundStore();
   store.transact(damage);
