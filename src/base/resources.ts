@@ -39,6 +39,8 @@ export type RemoteEntry = RemoteFolder | RemoteFile;
 export type RemoteResource = RemoteEntry & {
   /** URL of the parent folder; null for a top-level folder. */
   readonly parent: ResourceUrl | null;
+  /** Whether anyone can read the file under a public link; absent if the service does not say. */
+  readonly isPublic?: boolean;
 };
 
 /**

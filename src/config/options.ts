@@ -38,7 +38,7 @@ export const OPTIONS = {
   saveWindowMs: duration(
     '--save-window',
     '60s',
-    'how long after its creation a file that replaces another one counts as a save of it',
+    'how long after its creation, or after the old file left the name, a file counts as a save of the old one',
   ),
   openPushMs: duration('--open-push', '5m', 'minimum interval between pushes of a file that stays open for writing', {
     minMs: 10_000,

@@ -170,6 +170,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   });
   const sync = new SyncLoop({
     ...{ store, contents, names, intents, health, clock },
+    vacated: tree.vacated,
     changes: service.changes,
     uploads: service.uploads,
     complete: (content, extent, signal) => completed(reader, content, extent, signal),

@@ -18,7 +18,7 @@ import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabula
  * | --- | --- |
  * | `uploads` | the mount is read-only |
  * | `trash` | a mount needs `--delete forever`; `cfs trash` is refused |
- * | `copies` | a copy on the service is refused (ApiError 405) |
+ * | `copies` | a save whose old file was renamed, and the rename pushed, becomes a new file (S-version-14) |
  * | `links` | `user.cfs.public_link` is `off` and cannot be set |
  * | `pictures` | no pictures in other sizes |
  * | `downloads` | all bytes pass through JavaScript |
@@ -124,7 +124,7 @@ export interface Copies {
   copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal?: AbortSignal): Promise<ResourceUrl>;
 }
 
-/** Links under which anyone may read a file. */
+/** Links under which anyone may read a file. `RemoteReading.resource` then says of each file whether it has one (`isPublic`). */
 export interface PublicLinks {
   /** Files that have a link. */
   publicLinks(signal?: AbortSignal): Promise<readonly RemoteFile[]>;

@@ -1,5 +1,16 @@
 /** `fill`: the first bytes of a file that we created, in one request that does not return the version. */
-export type IntentAction = 'create-folder' | 'create-file' | 'fill' | 'new-version' | 'relocate' | 'trash';
+/**
+ * `copy-file` and `restore`: a save takes over a history (`sync/takeover`), by a copy of the file or by its way back from the trash.
+ */
+export type IntentAction =
+  | 'create-folder'
+  | 'create-file'
+  | 'fill'
+  | 'new-version'
+  | 'relocate'
+  | 'trash'
+  | 'copy-file'
+  | 'restore';
 
 /**
  * Life of an intent: the phase and the events that change it. `docs/architecture.md` draws this table; a test compares both.

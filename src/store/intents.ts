@@ -6,7 +6,9 @@ import type { IntentRecord, StoreReader, StoreWriter, Transaction } from './tabl
 export type Intent = IntentRecord & { readonly id: IntentId };
 
 /** What an operation is begun with; `intents` adds the rest. */
-export type NewIntent = Omit<IntentRecord, 'phase' | 'startedMs' | 'sizeBytes' | 'version'>;
+export type NewIntent = Omit<IntentRecord, 'phase' | 'startedMs' | 'sizeBytes' | 'version'> & {
+  readonly sizeBytes?: number | null;
+};
 
 /** `before` or `after` is undefined where the intent is not open. */
 export type OnIntentChange = (before: Intent | undefined, after: Intent | undefined) => void;
@@ -68,7 +70,7 @@ export class Intents {
     const id = before?.id ?? (tx.nextId('intent') as IntentId);
     if (started.content !== null) countReference(tx, started.content, 1);
     const phase = firstPhase(started.action);
-    this.#put(tx, id, { ...started, phase, startedMs, version: null, sizeBytes: null });
+    this.#put(tx, id, { sizeBytes: null, ...started, phase, startedMs, version: null });
     return id;
   }
 

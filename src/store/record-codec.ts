@@ -40,6 +40,8 @@ const ACTIONS: readonly IntentRecord['action'][] = [
   'relocate',
   'trash',
   'fill',
+  'copy-file',
+  'restore',
 ];
 const PHASES: readonly IntentPhase[] = ['begun', 'sent', 'interrupted', 'abandoned'];
 

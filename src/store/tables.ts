@@ -132,7 +132,10 @@ export interface IntentRecord {
   readonly content: ContentId | null;
   /** Our version, once its URL came in an answer to us. Nothing else is ever written to. */
   readonly version: VersionUrl | null;
-  /** Length of an abandoned upload, in bytes: identifies its version where the URL is unknown. Null for open intents. */
+  /**
+   * Length of an abandoned upload, in bytes: identifies its version where the URL is unknown. Of a file that comes back from the trash: its
+   * known length. Null for other open intents.
+   */
   readonly sizeBytes: number | null;
 }
 

@@ -6,7 +6,7 @@ import type { SyncDeps } from './sync-deps.ts';
 import type { SyncRequest } from './sync-request.ts';
 
 export interface AgendaDeps
-  extends Pick<SyncDeps, 'store' | 'names' | 'isOpen' | 'isBeingWritten' | 'clock' | 'log' | 'options'> {
+  extends Pick<SyncDeps, 'store' | 'names' | 'vacated' | 'isOpen' | 'isBeingWritten' | 'clock' | 'log' | 'options'> {
   readonly index: DirtyIndex;
   readonly intents: Intents;
   /** Nothing is ready before `retryAtMs`. */

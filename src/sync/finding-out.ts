@@ -9,6 +9,7 @@ import type { NewAddress } from './new-address.ts';
 import { fileNameOf, folderOf } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
+import type { Takeover } from './takeover.ts';
 
 /**
  * Recovers an intent of a creation, a move or a deletion whose response was lost: reads from the service what the request has done, also after
@@ -24,6 +25,8 @@ export class FindingOut {
   /** Afterwards the remote facet is correct, and the intent has ended. */
   async findOut(ino: Inode, intent: Intent, signal: AbortSignal): Promise<void> {
     const { changes, intents, store } = this.#deps;
+    if (intent.action === 'copy-file' || intent.action === 'restore')
+      return this.#deps.takeover.findOut(intent, signal);
     if (intent.resource === null) {
       await this.#findCreated(ino, intent, signal);
       return;
@@ -113,4 +116,5 @@ export interface FindingOutDeps {
   readonly index: DirtyIndex;
   readonly outcome: NameOutcome;
   readonly newAddress: NewAddress;
+  readonly takeover: Takeover;
 }

@@ -72,8 +72,8 @@ export function recordRelocated(
 }
 
 /** The temporary name of a node that waits for a free name or for its deletion. Other clients may see it briefly. */
-export function temporaryName(ino: Inode): string {
-  return `${TEMPORARY}${ino}`;
+export function temporaryName(key: Inode | string): string {
+  return `${TEMPORARY}${key}`;
 }
 
 export function isTemporaryName(remoteName: string): boolean {

@@ -1,5 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
-import { isContentDirty } from '../store/node-table.ts';
+import { isContentDirty, isMoved } from '../store/node-table.ts';
 import type { AgendaDeps } from './agenda-deps.ts';
 import type { DueTimes } from './due-times.ts';
 import type { PlanView } from './plan.ts';
@@ -8,7 +8,7 @@ import type { VersionPace } from './version-pace.ts';
 
 /** The plan's view of the store and of the push scheduler. */
 export function planViewOf(deps: PlanViewDeps): PlanView {
-  const { store, clock, options, names, isOpen, isBeingWritten } = deps;
+  const { store, clock, options, names, vacated, isOpen, isBeingWritten } = deps;
   const { index, intents, due, pace, requests, splits, refused } = deps;
   const isUrgent = (ino: Inode): boolean => {
     for (const request of requests) if (request.has(ino)) return true;
@@ -43,6 +43,16 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
       return intent?.version != null && intent.resource === store.get('node', ino)?.remote?.resource;
     },
     isUnsure: (ino) => intents.ownedBy(ino) !== undefined,
+    claimant: ({ local, remote }) => {
+      const place = remote === null ? undefined : vacated.claimOf(remote.resource);
+      if (remote === null || place === undefined) return null;
+      if (remote.parent === place.parent && remote.shownAs === place.name) return null;
+      if (local !== null && isMoved(local, remote)) return null;
+      const heir = store.get('name', [place.parent, place.name]);
+      const node = heir === undefined ? undefined : store.get('node', heir);
+      if (heir === undefined || node?.remote !== null || node.localOnly) return null;
+      return store.get('dirty', heir)?.parked === null ? heir : null;
+    },
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
     remoteChildren: (folder) => index.remoteChildren(folder),
     whoNeeds: ({ content, resource }) => {

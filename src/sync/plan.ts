@@ -1,6 +1,7 @@
 import type { Inode } from '../base/vocabulary.ts';
 import { isContentDirty, isMoved } from '../store/node-table.ts';
 import type { DirtyRecord, LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
+import { isBackupName } from '../tree/vacated-names.ts';
 
 /**
  * Compares the local state with the last known state of the service, and decides the next step that the service accepts. Pure: it reads a
@@ -82,6 +83,8 @@ export interface PlanView {
   sendsVersion(ino: Inode): boolean;
   /** Whether the node has an intent with an unknown outcome: its remote facet may be wrong. */
   isUnsure(ino: Inode): boolean;
+  /** The new file that is about to take over the resource of this node, whose rename was pushed (`sync/takeover`); null for none. */
+  claimant(node: NodeRecord): Inode | null;
   /** Dirty nodes at a place on the service, and nodes that an open intent may have put there. */
   occupants(parent: Inode, remoteName: string): Iterable<Inode>;
   /** Dirty nodes in a folder on the service, and nodes that an open intent may have put there. */
@@ -155,6 +158,8 @@ function step(ino: Inode, view: PlanView): Decision {
   if (node === undefined) return NOTHING;
   const settledMs = view.settledMs(ino);
   if (settledMs > view.elapsedMs) return { type: 'settle', untilMs: settledMs };
+  const claimant = view.claimant(node);
+  if (claimant !== null) return { type: 'wait', for: claimant, because: 'push' };
 
   const away = stepOfVacatedName(node, view);
   if (away !== null) return away;
@@ -282,8 +287,10 @@ function isSave(heir: NodeRecord, old: NodeRecord, view: PlanView): boolean {
   if (!isNewHere(heir, view)) return false;
   const apartMs = Math.abs((view.dirty(old.ino)?.sinceMs ?? 0) - (view.dirty(heir.ino)?.sinceMs ?? 0));
   if (apartMs > VACATED_MAX_MS) return false;
+  if (old.local === null) return true;
   // A file that was renamed away becomes a new file. Without a content of its own, it would lose its bytes with its resource.
-  return old.local === null || (heir.remote === null && old.local.content !== null);
+  if (heir.remote !== null || old.local.content === null) return false;
+  return old.local.parent === heir.local.parent && isBackupName(old.local.name, heir.local.name);
 }
 
 /** Maximum time between the two changes of a name by a save, ms. */

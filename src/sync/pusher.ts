@@ -7,6 +7,7 @@ import { NewAddress } from './new-address.ts';
 import type { Action } from './plan.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import type { OnInTheWay } from './taken-names.ts';
+import { Takeover } from './takeover.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
 import { UploadSession } from './upload-session.ts';
 
@@ -16,6 +17,7 @@ export class Pusher {
   readonly #names: NamePush;
   readonly #findingOut: FindingOut;
   readonly #session: UploadSession;
+  readonly #takeover: Takeover;
 
   constructor(deps: PusherDeps) {
     this.#deps = deps;
@@ -29,7 +31,8 @@ export class Pusher {
     const isOnlyAbandoned = session.isOnlyAbandoned.bind(session);
     this.#session = session;
     this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, isOnlyAbandoned, deletion, host });
-    this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, naming: names });
+    this.#takeover = new Takeover({ ...deps, outcome, naming: names, deletion });
+    this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, takeover: this.#takeover, naming: names });
   }
 
   /**
@@ -51,6 +54,7 @@ export class Pusher {
         await this.#names.createFolder(action, signal);
         break;
       case 'create-file': {
+        if (await this.#takeover.take(action, signal)) break;
         const isMade = await this.#names.createFile(action, signal);
         this.#deps.index.refresh(ino);
         const isWanted = this.#deps.store.get('node', ino)?.local !== null && !this.#deps.isBeingWritten(ino);
@@ -78,6 +82,8 @@ export class Pusher {
 
 export interface PusherDeps extends SyncDeps {
   readonly index: DirtyIndex;
+  /** Whether a push of the node is running or about to be recorded. */
+  readonly isBusy: (ino: Inode) => boolean;
   /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;

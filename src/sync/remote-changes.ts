@@ -24,6 +24,8 @@ export interface RemoteChanges {
   moveToTrash(url: ResourceUrl, kind: NodeKind, name: string, signal: AbortSignal): Promise<void>;
   /** Deletes permanently. A folder must be empty: its contents would be orphaned. A resource that is already deleted is a success. */
   deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void>;
+  /** The folder for deleted entries; null if the service has none. */
+  trashFolder(signal: AbortSignal): Promise<ResourceUrl | null>;
   /** All entries of a folder, complete. Intent recovery needs them. */
   list(folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]>;
   /** The present state of a resource. null if the service answers 404, and another request succeeded since. */

@@ -5,6 +5,7 @@ import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { Intents } from '../store/intents.ts';
 import type { StoreWriter } from '../store/tables.ts';
+import type { VacatedNames } from '../tree/vacated-names.ts';
 import type { RemoteChanges, UploadService } from './remote-changes.ts';
 import type { OnTreeChange, RemoteNaming } from './remote-naming.ts';
 import type { SyncEvent } from './sync-event.ts';
@@ -16,6 +17,8 @@ export interface SyncDeps {
   readonly contents: Contents;
   readonly names: RemoteNaming;
   readonly intents: Intents;
+  /** Names that a save may take over. */
+  readonly vacated: VacatedNames;
   readonly changes: RemoteChanges;
   readonly uploads: UploadService;
   /** Fetches the missing bytes of a version, so that a draft over it can be sent. */

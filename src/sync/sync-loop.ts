@@ -81,7 +81,7 @@ export class SyncLoop {
     const onInTheWay: OnInTheWay = (ino, asker, place) => agenda.inTheWay(ino, asker, place);
     const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
     const onNameless = (content: ContentId): void => madeHere.add(content);
-    this.#pusher = new Pusher({ ...deps, index, onDirty, onInTheWay, onKeptOpen, onNameless });
+    this.#pusher = new Pusher({ ...deps, index, isBusy, onDirty, onInTheWay, onKeptOpen, onNameless });
     this.#reporter = new SyncReporter({ ...deps, agenda, pushing });
   }
 

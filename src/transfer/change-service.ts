@@ -8,6 +8,7 @@ import type { Connectivity } from './connectivity.ts';
 export class ChangeService {
   readonly #service: RemoteService;
   readonly #connectivity: Connectivity;
+  #trashFolder: ResourceUrl | null = null;
 
   constructor(options: { service: RemoteService; connectivity: Connectivity }) {
     this.#service = options.service;
@@ -46,6 +47,13 @@ export class ChangeService {
 
   async deleteForever(url: ResourceUrl, kind: NodeKind, signal: AbortSignal): Promise<void> {
     await this.#gone(() => this.#service.deleteForever(url, kind, signal), signal);
+  }
+
+  async trashFolder(signal: AbortSignal): Promise<ResourceUrl | null> {
+    const { trash } = this.#service;
+    if (trash === null) return null;
+    this.#trashFolder ??= await this.#connectivity.watched(() => trash.trashFolder(signal));
+    return this.#trashFolder;
   }
 
   list(folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]> {

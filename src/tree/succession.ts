@@ -2,6 +2,7 @@ import type { Inode } from '../base/vocabulary.ts';
 import type { Intents } from '../store/intents.ts';
 import { isMoved, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
+import { isBackupName, type NamePlace, type VacatedName, type VacatedNames } from './vacated-names.ts';
 
 /**
  * A save keeps the file's history: decides which node takes over a resource when a name passes to another file.
@@ -16,12 +17,14 @@ export class Succession {
   readonly #succeeded: (former: Inode, heir: Inode) => void;
   readonly #saveWindowMs: number;
   readonly #settleMs: number;
-  /** Names whose file was renamed away or deleted a moment ago, with the node that had them. In memory: a crash ends the moment. */
-  readonly #vacated = new Map<string, { readonly ino: Inode; readonly atMs: number }>();
+  readonly #vacated: VacatedNames;
+  readonly #isPinned: (ino: Inode) => boolean;
 
   constructor(deps: {
     readonly intents: Intents;
     readonly options: { readonly saveWindowMs: number; readonly settleMs: number };
+    readonly vacated: VacatedNames;
+    readonly isPinned: (ino: Inode) => boolean;
     /** A node other than the one that the user acted on became dirty or clean. */
     readonly changed: (ino: Inode, what: 'moved' | 'removed') => void;
     /** Another node is now the file that the user sees under this name. */
@@ -30,6 +33,8 @@ export class Succession {
     this.#intents = deps.intents;
     this.#changed = deps.changed;
     this.#succeeded = deps.succeeded;
+    this.#vacated = deps.vacated;
+    this.#isPinned = deps.isPinned;
     this.#saveWindowMs = deps.options.saveWindowMs;
     this.#settleMs = deps.options.settleMs;
   }
@@ -69,46 +74,65 @@ export class Succession {
   }
 
   /** A node leaves `parent`/`name`, by rename or removal. `before`: the node as it was there. */
-  vacate(before: NodeRecord, nowMs: number): void {
-    const { remote, local } = before;
-    if (remote === null || local === null || before.kind === 'folder' || before.localOnly) return;
-    if (isMoved(local, remote)) return;
-    this.#forgetOld(nowMs);
-    this.#vacated.delete(keyOf(local.parent, local.name));
-    this.#vacated.set(keyOf(local.parent, local.name), { ino: before.ino, atMs: nowMs });
+  vacate(before: NodeRecord, how: VacatedName['how'], nowMs: number): void {
+    const { ino, kind, remote, local } = before;
+    if (local === null || kind === 'folder' || before.localOnly) return;
+    if (remote === null || isMoved(local, remote)) {
+      this.#vacated.release(local);
+      return;
+    }
+    this.#vacated.vacate(local, { ino, kind, how, remote, atMs: nowMs, isPinned: this.#isPinned(ino) });
   }
 
   /**
    * Rules (b) and (c): `parent`/`name` gets a file again. `source`: the node that is renamed there, undefined for a creation. `heir`: its
    * inode, or that of the new file.
+   *
+   * If a take-over needs the service (the rename or the deletion was pushed, or only the service has the bytes), the name is claimed, and
+   * the push of the new file takes over (`sync/takeover`).
    * @returns the remote facet that the file takes over, or undefined
    */
   reclaim(
     tx: Transaction,
-    place: { readonly parent: Inode; readonly name: string; readonly kind: NodeRecord['kind'] },
+    { parent, name, kind }: NamePlace & { readonly kind: NodeRecord['kind'] },
     source: NodeRecord | undefined,
     heir: Inode,
     nowMs: number,
   ): RemoteFacet | undefined {
-    const key = keyOf(place.parent, place.name);
-    const vacated = this.#vacated.get(key);
-    if (vacated === undefined) return undefined;
-    if (nowMs - vacated.atMs >= this.#settleMs) {
-      this.#vacated.delete(key);
+    const place = { parent, name };
+    const vacated = this.#vacated.at(place, nowMs);
+    if (vacated === undefined || vacated.kind !== kind) return undefined;
+    if (source !== undefined && (source.ino === vacated.ino || !this.isDraftFile(source, nowMs))) return undefined;
+    const isRecent = nowMs - vacated.atMs < this.#settleMs;
+    const remote = isRecent ? this.#reclaimHere(tx, place, vacated, heir, nowMs) : undefined;
+    if (remote === undefined) {
+      tx.afterCommit(() => this.#vacated.claim(place, vacated));
       return undefined;
     }
-    if (source !== undefined && (source.ino === vacated.ino || !this.isDraftFile(source, nowMs))) return undefined;
+    tx.afterCommit(() => this.#vacated.forget(place));
+    return source === undefined ? remote : this.#takeOver(tx, source, remote, nowMs);
+  }
+
+  /** As `reclaim`, for a file that the service still has under that name. */
+  #reclaimHere(
+    tx: Transaction,
+    place: NamePlace,
+    vacated: VacatedName,
+    heir: Inode,
+    nowMs: number,
+  ): RemoteFacet | undefined {
     const former = tx.get('node', vacated.ino);
-    if (former === undefined || former.remote === null || former.kind !== place.kind) return undefined;
+    if (former === undefined || former.remote === null) return undefined;
     const { remote, local } = former;
     if (remote.parent !== place.parent || remote.shownAs !== place.name) return undefined;
     // An upload in flight for a deleted file continues for the file that has its name now. Other operations have to end first.
     const intent = this.#intents.ownedBy(former.ino);
     if (intent !== undefined && (intent.content === null || local !== null)) return undefined;
     // The renamed node becomes a new file. Without a content of its own it shows the newest version of its resource, which is about to have
-    // other bytes. Then it has to keep the resource.
-    // other bytes: then it has to keep the resource.
+    // other bytes. Then the service has to copy it first.
     if (local !== null && local.content === null) return undefined;
+    // `mv report.doc 2024.doc` and a new `report.doc`: the history stays with the renamed file.
+    if (local !== null && (local.parent !== place.parent || !isBackupName(local.name, place.name))) return undefined;
     tx.afterCommit(() => this.#succeeded(former.ino, heir));
     if (local === null) {
       this.#intents.transfer(tx, former.ino, heir);
@@ -118,7 +142,7 @@ export class Succession {
       writeNode(tx, former, { ...former, remote: null }, nowMs);
       tx.afterCommit(() => this.#changed(former.ino, 'moved'));
     }
-    return source === undefined ? remote : this.#takeOver(tx, source, remote, nowMs);
+    return remote;
   }
 
   /**
@@ -169,15 +193,4 @@ export class Succession {
   #isBusy(ino: Inode): boolean {
     return this.#intents.ownedBy(ino) !== undefined;
   }
-
-  #forgetOld(nowMs: number): void {
-    for (const [key, { atMs }] of this.#vacated) {
-      if (nowMs - atMs < this.#settleMs) break; // oldest first
-      this.#vacated.delete(key);
-    }
-  }
-}
-
-function keyOf(parent: Inode, name: string): string {
-  return `${parent}/${name}`;
 }

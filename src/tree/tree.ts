@@ -14,6 +14,7 @@ import {
 import type { Contents } from '../bytes/contents.ts';
 import type { Intents } from '../store/intents.ts';
 import { childOf, newInode, writeNode } from '../store/node-table.ts';
+import { pinnedNodes } from '../store/pinned-nodes.ts';
 import { rollbackRemovals, writeRollbackRemovals } from '../store/rollback-removals.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
 import {
@@ -31,6 +32,7 @@ import type { OpenHere, RemoteDeletions } from './remote-deletions.ts';
 import { type RenameMode, renameNode } from './rename.ts';
 import { rootNode } from './root-node.ts';
 import { Succession } from './succession.ts';
+import { VacatedNames } from './vacated-names.ts';
 
 export type { AbsenceOutcome, MergeOutcome, MissingEntryQuestion, TreeInvalidation } from './listing-application.ts';
 
@@ -75,6 +77,8 @@ export interface TreeDeps {
  * change.
  */
 export class Tree {
+  /** Names that a save may take over. */
+  readonly vacated: VacatedNames;
   readonly #store: StoreWriter;
   readonly #contents: Contents;
   readonly #names: Names;
@@ -89,8 +93,11 @@ export class Tree {
     this.#names = deps.names;
     this.#clock = deps.clock;
     this.#changes = deps.changes;
+    this.vacated = new VacatedNames(deps.options);
     this.#succession = new Succession({
       ...deps,
+      vacated: this.vacated,
+      isPinned: (ino) => pinnedNodes(deps.store).includes(ino),
       changed: (ino, what) => this.#tellLocal(ino, what),
       succeeded: (former, heir) => this.#changes.emit('succession', former, heir),
     });
@@ -289,7 +296,7 @@ export class Tree {
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
       return node;
     });
-    this.#succession.vacate(removed, nowMs);
+    this.#succession.vacate(removed, 'unlinked', nowMs);
     this.#tellLocal(removed.ino, 'removed');
     return { removed };
   }
@@ -318,7 +325,7 @@ export class Tree {
     });
     const { moved, before, replaced, swapped } = result;
     if (moved !== before) {
-      if (mode !== 'exchange') this.#succession.vacate(before, nowMs);
+      if (mode !== 'exchange') this.#succession.vacate(before, 'renamed', nowMs);
       if (replaced !== null) this.#tellLocal(replaced.ino, 'removed');
       if (swapped !== null) this.#tellLocal(swapped.ino, 'moved');
       this.#tellLocal(moved.ino, 'moved');

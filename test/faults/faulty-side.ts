@@ -97,6 +97,7 @@ export class FaultySide {
       contents,
       names,
       intents,
+      vacated: tower.tree.vacated,
       changes: transfer.changes,
       uploads: transfer.uploads,
       complete: (content, extent, signal) => reader.complete(content, extent, signal),

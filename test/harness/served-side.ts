@@ -85,6 +85,7 @@ export class ServedSide {
         contents,
         names,
         intents,
+        vacated: tower.tree.vacated,
         changes,
         uploads,
         complete: (content, extent, signal) => completed(reader, content, extent, signal),

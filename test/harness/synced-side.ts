@@ -74,6 +74,7 @@ export class SyncedSide {
       contents,
       names,
       intents,
+      vacated: tower.tree.vacated,
       changes: service,
       uploads: service,
       complete: (content, extent, signal) => reader.complete(content, extent, signal),

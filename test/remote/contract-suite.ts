@@ -160,7 +160,9 @@ export function contractSuite(title: string, options: ContractOptions): void {
       expect(await links.publicLink(file)).toBeNull();
       const link = await links.setPublicLink(file, 'on');
       expect([link, await links.publicLink(file)]).toEqual([expect.any(String), link]);
+      expect(await service.resource(file, 'file')).toMatchObject({ isPublic: true });
       expect(await links.setPublicLink(file, 'off')).toBeNull();
+      expect(await service.resource(file, 'file')).not.toMatchObject({ isPublic: true });
       expect(await links.publicLink(file)).toBeNull();
     });
   });

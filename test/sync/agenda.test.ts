@@ -48,6 +48,7 @@ beforeEach(() => {
     names,
     index,
     intents,
+    vacated: tree.vacated,
     health,
     isPaused: () => false,
     pusherOf: (ino) => (pushing.has(ino) ? ino : null),

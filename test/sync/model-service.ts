@@ -63,6 +63,11 @@ export class ModelService implements RemoteChanges, UploadService {
   /** Names are unique in a folder; otherwise repeated ones are allowed. */
   uniqueNames = true;
   foldsCase = false;
+  /** Whether it copies files, and how many bytes of each copy are missing. */
+  copies = true;
+  copyLacks = 0;
+  /** Files with a public link. */
+  readonly publicFiles = new Set<ResourceUrl>();
   /** A history stands in the order in which its versions were begun; otherwise in that of their completion. */
   asBegun = false;
   /** What is moved gets a new address, and the old one is nobody's (docs/service.md 13.1). */
@@ -87,9 +92,11 @@ export class ModelService implements RemoteChanges, UploadService {
 
   copyFile(source: ResourceUrl, parent: ResourceUrl, name: string, signal: AbortSignal): Promise<ResourceUrl> {
     return this.#ask(`copyFile ${name}`, signal, () => {
+      if (!this.copies) throw new ApiError(405, 'model', 'copies no files');
       const newest = this.#get(source).versions.find((version) => version.complete);
       const url = this.#make('file', parent, name, this.#get(source).mediaType);
-      if (newest !== undefined) this.addVersion(url, newest.bytes);
+      if (newest !== undefined)
+        this.addVersion(url, newest.bytes.subarray(0, Math.max(0, newest.bytes.byteLength - this.copyLacks)));
       return url;
     });
   }
@@ -127,6 +134,10 @@ export class ModelService implements RemoteChanges, UploadService {
       if (kind === 'folder' && this.childrenOf(url).length > 0) this.violations.push(`contents of ${url} are orphaned`);
       this.resources.delete(url);
     });
+  }
+
+  trashFolder(): Promise<ResourceUrl> {
+    return Promise.resolve(MODEL_TRASH);
   }
 
   list(folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]> {
@@ -253,7 +264,9 @@ export class ModelService implements RemoteChanges, UploadService {
 
   look(url: ResourceUrl): RemoteResource | null {
     const found = this.resources.get(url);
-    return found === undefined ? null : { ...entryOf(found), parent: found.parent };
+    return found === undefined
+      ? null
+      : { ...entryOf(found), parent: found.parent, isPublic: this.publicFiles.has(url) };
   }
 
   /** The address that a resource has now. */

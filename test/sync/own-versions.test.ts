@@ -80,10 +80,10 @@ describe('one client alone makes no conflicted copy', () => {
       const before = await mount.readFile('f');
 
       if (how === 'changed') await patch('f', 0, 'SECOND');
-      await mount.rename('f', 'aside');
+      await mount.rename('f', 'f.aside');
       await mount.writeFile('f', Buffer.from('what is there meanwhile'));
       await pushNow('f');
-      await mount.rename('aside', 'f');
+      await mount.rename('f.aside', 'f');
       if (how.endsWith('is back')) await patch('f', 0, 'SECOND');
       if (then.includes('listed')) await world.tower.freshness.refresh();
       if (then.includes('starts')) readAnew(world.tower.store);
@@ -108,10 +108,10 @@ describe('one client alone makes no conflicted copy', () => {
       }
       await world.mount.readFile('f');
       if (how === 'changed') await patch('f', 0, 'SECOND');
-      await world.mount.rename('f', 'aside');
+      await world.mount.rename('f', 'f.aside');
       await world.mount.writeFile('f', Buffer.from('what is there meanwhile'));
       await pushNow('f');
-      await world.mount.rename('aside', 'f');
+      await world.mount.rename('f.aside', 'f');
 
       const { service } = world;
       service.auto = (name) => ({ type: name.startsWith('putVersion') ? 'lose-reply' : 'answer' });
@@ -143,10 +143,10 @@ describe('one client alone makes no conflicted copy', () => {
     }
     const fd = await mount.open('f', constants.O_RDWR);
     await mount.read(fd, 0, 6);
-    await mount.rename('f', 'aside');
+    await mount.rename('f', 'f.aside');
     await mount.writeFile('f', Buffer.from('what is there meanwhile'));
     await pushNow('f');
-    await mount.rename('aside', 'f');
+    await mount.rename('f.aside', 'f');
     await pushNow('f');
     await world.converge();
     await mount.write(fd, 0, Buffer.from('SECOND'));

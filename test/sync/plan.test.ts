@@ -88,6 +88,7 @@ function viewOf(sketches: readonly Sketch[], special: Partial<PlanView> = {}): P
     pusherOf: () => null,
     sendsVersion: () => false,
     isUnsure: () => false,
+    claimant: () => null,
     occupants: (parent, name) => index.occupants(parent, name),
     remoteChildren: (folder) => index.remoteChildren(folder),
     whoNeeds: ({ content }) => (content === null ? null : index.whoNeeds(content)),

@@ -101,6 +101,11 @@ export const PROGRAMS: readonly Program[] = [
   },
   { name: 'VS Code', steps: [open(F, O_WRONLY | O_CREAT | O_TRUNC), put, fsync, close], namesStay: true },
   {
+    name: 'VS Code, atomic',
+    steps: [open(`${F}.vsctmp`, O_WRONLY | O_CREAT | O_TRUNC), put, fsync, close, rename(`${F}.vsctmp`, F)],
+    namesStay: true,
+  },
+  {
     name: 'sed -i',
     steps: [open('sedk3JqLz', O_RDWR | O_CREAT | O_EXCL), put, close, chmod('sedk3JqLz'), rename('sedk3JqLz', F)],
     namesStay: true,
@@ -118,5 +123,10 @@ export const PROGRAMS: readonly Program[] = [
     steps: [rename(F, `${F}.1`), open(F, O_WRONLY | O_CREAT | O_EXCL), chmod(F), put, close],
     namesStay: false,
     leaves: [`${F}.1`],
+  },
+  {
+    name: 'delete and create',
+    steps: [unlink(F), open(F, NEW), put, fsync, close],
+    namesStay: false,
   },
 ];

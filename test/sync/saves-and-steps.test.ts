@@ -15,6 +15,7 @@ test(
           ...{ asBegun: fc.boolean(), uniqueNames: fc.boolean(), foldsCase: fc.boolean() },
           ...{
             newAddresses: fc.boolean(),
+            copies: fc.constantFrom('whole' as const, 'whole' as const, 'empty' as const, 'none' as const),
             deletion: fc.constantFrom('trash' as const, 'forever' as const),
           },
           ...{ isAlone: fc.boolean(), isRoomy: fc.boolean() },

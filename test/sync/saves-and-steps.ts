@@ -28,8 +28,26 @@ export type SaveStep =
   /** A long file is on the service, saved again as it is, and saved while that is compared, or sent. */
   | { readonly do: 'save-into'; readonly at: number; readonly size: number; readonly turns: number }
   | { readonly do: 'rename' | 'swap'; readonly at: number; readonly to: number }
-  /** The file is renamed away, and made anew; what was there stays under the other name, or goes. */
-  | { readonly do: 'back-up'; readonly at: number; readonly size: number; readonly isKept: boolean }
+  /**
+   * The file is renamed away, and made anew; what was there stays under the other name, or goes. Between the two steps, time passes
+   * and requests are answered, or not.
+   */
+  | {
+      readonly do: 'back-up';
+      readonly at: number;
+      readonly size: number;
+      readonly isKept: boolean;
+      readonly ms: number;
+      readonly isAnswered: boolean;
+    }
+  /** The file is deleted, and made anew, as `back-up`. */
+  | {
+      readonly do: 'make-anew';
+      readonly at: number;
+      readonly size: number;
+      readonly ms: number;
+      readonly isAnswered: boolean;
+    }
   | { readonly do: 'cut-short'; readonly at: number }
   | { readonly do: 'folder' | 'their-folder'; readonly how: FolderChange; readonly at: number }
   | { readonly do: 'evict' }
@@ -67,6 +85,7 @@ const SIZES = [6, 6, 20_000, 20_000, 300_000, 1_200_000];
 const LENGTH_MAX = 2_000_000;
 
 const at = fc.nat(11);
+const pauseMs = fc.constantFrom(0, 0, 2_000, 5_000);
 const size = fc.nat(SIZES.length - 1);
 export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
   { weight: 6, arbitrary: fc.record({ do: fc.constantFrom('save' as const, 'patch' as const), at, size }) },
@@ -117,7 +136,15 @@ export const saveStep: fc.Arbitrary<SaveStep> = fc.oneof(
     weight: 2,
     arbitrary: fc.oneof(
       fc.record({ do: fc.constantFrom('rename' as const, 'rename' as const, 'swap' as const), at, to: at }),
-      fc.record({ do: fc.constant('back-up' as const), at, size, isKept: fc.boolean() }),
+      fc.record({
+        do: fc.constant('back-up' as const),
+        at,
+        size,
+        isKept: fc.boolean(),
+        ms: pauseMs,
+        isAnswered: fc.boolean(),
+      }),
+      fc.record({ do: fc.constant('make-anew' as const), at, size, ms: pauseMs, isAnswered: fc.boolean() }),
       fc.record({ do: fc.constant('cut-short' as const), at }),
     ),
   },
@@ -187,6 +214,8 @@ export interface History {
   readonly uniqueNames: boolean;
   readonly foldsCase: boolean;
   readonly newAddresses: boolean;
+  /** `none`: it copies no files. `empty`: copies lack all bytes. */
+  readonly copies: 'whole' | 'empty' | 'none';
   readonly deletion: 'trash' | 'forever';
   /** Nobody else is there, and so nobody to be in conflict with. */
   readonly isAlone: boolean;
@@ -234,6 +263,8 @@ export class SavesAndSteps {
     world.service.uniqueNames = how.uniqueNames;
     world.service.foldsCase = how.foldsCase;
     world.service.newAddresses = how.newAddresses;
+    world.service.copies = how.copies !== 'none';
+    world.service.copyLacks = how.copies === 'empty' ? Number.POSITIVE_INFINITY : 0;
     await world.mount.mkdir('d');
     await world.converge();
     world.service.auto = null;
@@ -509,6 +540,7 @@ export class SavesAndSteps {
         await this.#seenIn(`${path}~`);
         if (!step.isKept) await this.#seenIn(path);
         await this.#done(mount.rename(path, `${path}~`));
+        await this.#between(step);
         const bytes = this.#bytes(step.size, 'ours');
         // Another may be there by now.
         await this.#seenIn(path);
@@ -520,6 +552,21 @@ export class SavesAndSteps {
           await this.#seenIn(`${path}~`);
           await this.#done(mount.unlink(`${path}~`));
         }
+        return `${path} = ${nameOf(text(bytes))}`;
+      }
+      case 'make-anew': {
+        const path = pathOf(step.at);
+        if (await this.#isHalfWritten(path)) return null;
+        await this.#seenIn(path);
+        await this.#done(mount.unlink(path));
+        await this.#between(step);
+        if (await this.#isHalfWritten(path)) return null;
+        await this.#seenIn(path);
+        const bytes = this.#bytes(step.size, 'ours');
+        const fd = await this.#done(mount.open(path, O_SAVE));
+        this.#thereOf((await this.#done(mount.fstat(fd))).ino);
+        await this.#done(mount.write(fd, 0, bytes));
+        await this.#closed(fd, bytes);
         return `${path} = ${nameOf(text(bytes))}`;
       }
       case 'cut-short': {
@@ -577,6 +624,15 @@ export class SavesAndSteps {
       default:
         return this.#settle(step);
     }
+  }
+
+  /** The pause within a save. `isAnswered`: the service gets all that is due by then. */
+  async #between({ ms, isAnswered }: { readonly ms: number; readonly isAnswered: boolean }): Promise<void> {
+    const { service } = this.#world;
+    if (isAnswered) service.auto = () => ({ type: 'answer' });
+    if (isAnswered) service.settleAll({ type: 'answer' });
+    if (ms > 0) await this.#world.pass(ms);
+    service.auto = null;
   }
 
   async #writeHeld({

@@ -55,7 +55,7 @@ test.each(PROGRAMS)('a save of $name makes a version of the same file on a secon
   const { [F]: saved, ...others } = await onService();
   expect(saved).toBe('saved');
   expect(Object.keys(others).sort()).toEqual([...(program.leaves ?? [])].sort());
-  if (!program.namesStay) return;
+  expect((await service.list(home)).find(({ name }) => name === F)?.url).toBe(file);
   expect((await service.versions(file)).filter(({ complete }) => complete)).toHaveLength(2);
 });
 

@@ -83,6 +83,7 @@ export class SyncWorld {
       contents,
       names,
       intents,
+      vacated: tree.vacated,
       changes: service,
       uploads: service,
       complete: async (content) => this.#complete(content),

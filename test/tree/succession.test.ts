@@ -231,7 +231,7 @@ describe('a save keeps the history of its file', () => {
       () => [rename('doc', 'doc~'), create('doc'), unlink('doc~')],
       () => [unlink('doc'), create('doc')],
       () => [create('t'), unlink('doc'), rename('t', 'doc')],
-      () => [rename('doc', 'b'), create('t'), rename('t', 'doc'), unlink('b')],
+      () => [rename('doc', 'doc.bak'), create('t'), rename('t', 'doc'), unlink('doc.bak')],
     ]) {
       save();
       isNextVersion(at('doc')?.ino);

@@ -182,7 +182,9 @@ export class HttpService implements RemoteService, Uploads, Trash, Copies, Direc
     return await nullWhenGone(async () => {
       if (kind !== 'folder') {
         const { document, address } = await readAddressed(this.#requests, { url, decode: decodeFile, signal });
-        return { ...fileOf(address as ResourceUrl, document), parent: (document.parent ?? null) as ResourceUrl | null };
+        const parent = (document.parent ?? null) as ResourceUrl | null;
+        const isPublic = document.publicLink?.enabled ?? false;
+        return { ...fileOf(address as ResourceUrl, document), parent, isPublic };
       }
       const shape = shapeOf(this.#base, url)?.kind;
       if (shape === 'userCollection') {
