@@ -1,4 +1,4 @@
-import { createHash, randomBytes } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { constants, createReadStream, type Stats } from 'node:fs';
 import { link, mkdir, open, readdir, stat, truncate, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -31,7 +31,7 @@ export class Blobs {
 
   /** An unused blob name. */
   newName(): string {
-    return randomBytes(16).toString('hex');
+    return randomUUID().replaceAll('-', '');
   }
 
   /**
