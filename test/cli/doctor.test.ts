@@ -119,8 +119,9 @@ test('a broken index is named', async () => {
   const { code, text } = await doctor();
 
   expect(code).toBe(exitCode('store'));
-  expect(text.replace(/\n +/g, ' ')).toContain('is missing from table name');
-  expect(text).toContain('garbage 99 does not exist');
+  const lines = text.replace(/\n +/g, ' ');
+  expect(lines).toContain('is missing from table name');
+  expect(lines).toContain('garbage 99 does not exist');
   expect(text).toMatch(/\n2 problems\n$/);
 });
 
