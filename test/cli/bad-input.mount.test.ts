@@ -7,7 +7,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { exitCode } from '../../src/mount/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
-import { missingForOtherUsers, testUnless } from '../harness/requirement.ts';
+import { missingForOtherUsers, missingRoot, testUnless } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -126,7 +126,7 @@ describe('cfs-mount', () => {
   });
 
   /** A mount namespace of its own, whose /dev has no fuse: what a plain container looks like. */
-  test('says what is missing when there is no /dev/fuse', async () => {
+  testUnless(missingRoot())('says what is missing when there is no /dev/fuse', async () => {
     home.plantAccount();
     mkdirSync(home.path('cloud'));
     const script = [

@@ -5,7 +5,7 @@ import { type ExitReason, exitCode } from '../../src/mount/exit-codes.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
-import { missingForOtherUsers, testUnless } from '../harness/requirement.ts';
+import { missingForOtherUsers, missingRoot, testUnless } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -122,19 +122,21 @@ describe('is refused, and changes nothing', () => {
 });
 
 /** A file system in a mount namespace of its own that has room for names and for no byte. */
-test('a full disk is told by every command that writes, and what could not be written whole is not there', async () => {
-  await mount.run('head -c 65536 /dev/urandom > large.bin');
-  await mount.sync();
-  await mount.run('printf y > unpushed.txt');
-  mkdirSync(beside('small'));
-  const commands: Readonly<Record<string, string>> = {
-    login: `XDG_STATE_HOME="$PWD/state" cfs login ${mount.server.account.url}`,
-    restore: `cfs restore "${at('large.bin')}@latest" --to copy`,
-    diff: `TMPDIR="$PWD" cfs diff "${at('large.bin')}@latest" "${at('large.bin')}"`,
-    export: 'cfs export out',
-    service: `XDG_CONFIG_HOME="$PWD/config" cfs service install "${mount.directory}"`,
-  };
-  const script = `mount -t tmpfs -o size=16k none "${beside('small')}" && cd "${beside('small')}"
+testUnless(missingRoot())(
+  'a full disk is told by every command that writes, and what could not be written whole is not there',
+  async () => {
+    await mount.run('head -c 65536 /dev/urandom > large.bin');
+    await mount.sync();
+    await mount.run('printf y > unpushed.txt');
+    mkdirSync(beside('small'));
+    const commands: Readonly<Record<string, string>> = {
+      login: `XDG_STATE_HOME="$PWD/state" cfs login ${mount.server.account.url}`,
+      restore: `cfs restore "${at('large.bin')}@latest" --to copy`,
+      diff: `TMPDIR="$PWD" cfs diff "${at('large.bin')}@latest" "${at('large.bin')}"`,
+      export: 'cfs export out',
+      service: `XDG_CONFIG_HOME="$PWD/config" cfs service install "${mount.directory}"`,
+    };
+    const script = `mount -t tmpfs -o size=16k none "${beside('small')}" && cd "${beside('small')}"
     head -c 16384 /dev/zero > full
     cfs() { "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}" "$@"; }
     ${Object.entries(commands)
@@ -142,28 +144,34 @@ test('a full disk is told by every command that writes, and what could not be wr
       .join('\n')}
     find . -type f`;
 
-  const { stdout, stderr } = await runCommand(inMountNamespace(script, mount.directory), { env: mount.env() });
+    const { stdout, stderr } = await runCommand(inMountNamespace(script, mount.directory), { env: mount.env() });
 
-  const ended = Object.keys(commands).map((name) => `${name} ended with ${exitCode('store')}\n`);
-  expect(stdout, stderr).toBe(`${ended.join('')}./full\n`);
-  for (const line of stderr.trimEnd().split('\n'))
-    expect(line).toMatch(/^cfs: \S+: no space is left on the disk \(ENOSPC\)$/);
-  expect(stderr.trimEnd().split('\n')).toHaveLength(ended.length);
-});
+    const ended = Object.keys(commands).map((name) => `${name} ended with ${exitCode('store')}\n`);
+    expect(stdout, stderr).toBe(`${ended.join('')}./full\n`);
+    for (const line of stderr.trimEnd().split('\n'))
+      expect(line).toMatch(/^cfs: \S+: no space is left on the disk \(ENOSPC\)$/);
+    expect(stderr.trimEnd().split('\n')).toHaveLength(ended.length);
+  },
+);
 
-test('what a full disk takes a part of, or nothing, is told by the command that printed it', async () => {
-  mkdirSync(beside('page'));
-  const script = `mount -t tmpfs -o size=16k none "${beside('page')}" && cd "${beside('page')}"
+testUnless(missingRoot())(
+  'what a full disk takes a part of, or nothing, is told by the command that printed it',
+  async () => {
+    mkdirSync(beside('page'));
+    const script = `mount -t tmpfs -o size=16k none "${beside('page')}" && cd "${beside('page')}"
     head -c 12288 /dev/zero > nearly-full
     cfs() { "${process.execPath}" "${join(PROJECT, 'dist/cli/cfs.js')}" "$@"; }
     cfs completion bash > words; echo "ended with $? after $(stat -c %s words)"
     cfs accounts > names; echo "ended with $? after $(stat -c %s names)"`;
 
-  const { stdout, stderr } = await runCommand(inMountNamespace(script, mount.directory), { env: mount.env() });
+    const { stdout, stderr } = await runCommand(inMountNamespace(script, mount.directory), { env: mount.env() });
 
-  expect(stdout, stderr).toBe(`ended with ${exitCode('store')} after 4096\nended with ${exitCode('store')} after 0\n`);
-  expect(stderr).toBe('cfs: standard output: no space is left on the disk (ENOSPC)\n'.repeat(2));
-});
+    expect(stdout, stderr).toBe(
+      `ended with ${exitCode('store')} after 4096\nended with ${exitCode('store')} after 0\n`,
+    );
+    expect(stderr).toBe('cfs: standard output: no space is left on the disk (ENOSPC)\n'.repeat(2));
+  },
+);
 
 testUnless(missingForOtherUsers())(
   "another user's socket is refused by the system, and every command says whose mount it is",

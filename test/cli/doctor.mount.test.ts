@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { exitCode } from '../../src/mount/exit-codes.ts';
 import { loneDoctor } from '../harness/lone-doctor.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { stopProcess } from '../harness/stop-process.ts';
 
 /** `cfs doctor` as it is installed, around a real mount: what unit tests can only pretend. One mount, which each test breaks further. */
@@ -33,14 +34,14 @@ function store(): string {
   return join(accounts, readdirSync(accounts)[0] ?? '', 'store');
 }
 
-test('a mount that works is sound', async () => {
+testUnless(missingRoot())('a mount that works is sound', async () => {
   const { code, names, notes } = await doctor();
 
   expect([code, names]).toEqual([0, []]);
   expect(notes).toContain(`mounted at ${mount.directory}`);
 });
 
-test('one whose process is stopped hangs, and no command of ours does', async () => {
+testUnless(missingRoot())('one whose process is stopped hangs, and no command of ours does', async () => {
   await stopProcess(mount.pid);
   try {
     const [found, status, sync] = await Promise.all([
@@ -58,26 +59,29 @@ test('one whose process is stopped hangs, and no command of ours does', async ()
   }
 });
 
-test('one that was killed is a dead mount with a socket that nobody answers; who hung in it is free, as it says of one that hangs', async () => {
-  await stopProcess(mount.pid);
-  const hanging = mount.run('stat never-asked-for', { anyExitCode: true });
-  const { stdout } = await loneDoctor(mount, {});
-  expect(stdout).toContain(`kill -9 ${mount.pid}`);
+testUnless(missingRoot())(
+  'one that was killed is a dead mount with a socket that nobody answers; who hung in it is free, as it says of one that hangs',
+  async () => {
+    await stopProcess(mount.pid);
+    const hanging = mount.run('stat never-asked-for', { anyExitCode: true });
+    const { stdout } = await loneDoctor(mount, {});
+    expect(stdout).toContain(`kill -9 ${mount.pid}`);
 
-  await mount.kill9();
+    await mount.kill9();
 
-  expect((await hanging).stderr).toMatch(/abort|not connected/i);
-  expect(await doctor()).toMatchObject({ code: exitCode('notMounted'), names: ['socket-stale', 'mount-dead'] });
-  // What it says to do is done: the next start takes both away, and what that leaves is sound.
-  await mount.mount();
-  await mount.unmount();
-  const { code, names, notes } = await doctor();
-  expect([code, names]).toEqual([0, []]);
-  expect(notes).toContainEqual(expect.stringMatching(/^\d+ entries and \d+ contents? checked$/));
-});
+    expect((await hanging).stderr).toMatch(/abort|not connected/i);
+    expect(await doctor()).toMatchObject({ code: exitCode('notMounted'), names: ['socket-stale', 'mount-dead'] });
+    // What it says to do is done: the next start takes both away, and what that leaves is sound.
+    await mount.mount();
+    await mount.unmount();
+    const { code, names, notes } = await doctor();
+    expect([code, names]).toEqual([0, []]);
+    expect(notes).toContainEqual(expect.stringMatching(/^\d+ entries and \d+ contents? checked$/));
+  },
+);
 
 /** LMDB maps the file: what is cut off ends the process that reads it, which must not be the doctor's. */
-test.each([
+test.skipIf(missingRoot() !== null).each([
   ['cut short behind its beginning', (path: string) => truncateSync(path, 2 * 4096)],
   ['cut short in its beginning', (path: string) => truncateSync(path, 4096)],
   ['empty of sense', (path: string) => overwrite(path)],

@@ -1,9 +1,10 @@
 import { mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect } from 'vitest';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
+import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { PROJECT, textOf } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -71,7 +72,7 @@ function inNamespace(script: string): Promise<CommandResult> {
   });
 }
 
-test('a line of fstab mounts an account, beside another one with its own store', async () => {
+testUnless(missingRoot())('a line of fstab mounts an account, beside another one with its own store', async () => {
   const { stdout, stderr, code } = await inNamespace(`
     mount "$ann"
     mount -t fuse.cfs-mount ${BOB} "$bob" -o umask=077
@@ -96,18 +97,21 @@ test('a line of fstab mounts an account, beside another one with its own store',
   expect(stdout).toMatch(/of-bob\n$/);
 });
 
-test('the mount helper prints the error on the terminal and returns the exit code of cfs-mount', async () => {
-  const { stderr, stdout } = await inNamespace(`
+testUnless(missingRoot())(
+  'the mount helper prints the error on the terminal and returns the exit code of cfs-mount',
+  async () => {
+    const { stderr, stdout } = await inNamespace(`
     mount -t fuse.cfs-mount nobody@example.com "$ann" || echo "code $?"
     mount -t fuse.cfs-mount ${ANN} "$ann" -o frobnicate || echo "code $?"
     grep -c " $ann " /proc/mounts || true`);
 
-  expect(stderr).toContain('cfs-mount: no account nobody@example.com');
-  expect(stderr).toContain('cfs-mount: -o: unknown: frobnicate');
-  expect(stdout).toBe('code 6\ncode 2\n0\n');
-});
+    expect(stderr).toContain('cfs-mount: no account nobody@example.com');
+    expect(stderr).toContain('cfs-mount: -o: unknown: frobnicate');
+    expect(stdout).toBe('code 6\ncode 2\n0\n');
+  },
+);
 
-test('a mount that could not be ended is still one, and can be ended later', async () => {
+testUnless(missingRoot())('a mount that could not be ended is still one, and can be ended later', async () => {
   const { stdout, stderr, code } = await inNamespace(`
     cp /usr/bin/umount '${home.path('umount')}'
     printf '%s\\n' '#!/bin/sh' '[ -e ${home.path('refuse')} ] && { echo "umount: $4: refused" >&2; exit 1; }' \\

@@ -7,6 +7,7 @@ import { HttpService } from '../../src/remote/http/http-service.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { loneDoctor } from '../harness/lone-doctor.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
+import { missingRoot, testUnless } from '../harness/requirement.ts';
 
 /** What SECURITY.md says of secrets, permissions and a hostile service, over a mount that works with all it has. */
 
@@ -92,7 +93,7 @@ test('what is kept is open to nobody else, whatever the umask', async () => {
   for (const [path, mode] of modes) if (path.endsWith('mount.log')) expect(mode.toString(8)).toBe('600');
 });
 
-test('another user cannot see the mount, its store, its log and its socket', async () => {
+testUnless(missingRoot())('another user cannot see the mount, its store, its log and its socket', async () => {
   await mount.run('echo mine > private');
   const [socket = ''] = everythingBelow(join(home(), 'runtime')).filter((path) => lstatSync(path).isSocket());
   const log = join(accountFile(), '..', 'mount.log');

@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { mkdirSync } from 'node:fs';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect } from 'vitest';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
+import { missingRoot, testUnless } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -58,7 +59,7 @@ function inNamespace(as: 'root' | 'user', script: string): Promise<CommandResult
   });
 }
 
-test('root mounts, unmounts and frees a dead mount where fusermount3 cannot be run', async () => {
+testUnless(missingRoot())('root mounts, unmounts and frees a dead mount where fusermount3 cannot be run', async () => {
   const { code, stdout, stderr } = await inNamespace(
     'root',
     `mount --bind /dev/null "$(command -v fusermount3)"
@@ -89,29 +90,34 @@ test('root mounts, unmounts and frees a dead mount where fusermount3 cannot be r
   ]);
 });
 
-test('a user outside the group of fusermount3 is told of the group, by cfs-mount and by cfs doctor', async () => {
-  const { stdout, stderr } = await inNamespace(
-    'user',
-    `program=$(command -v fusermount3)
+testUnless(missingRoot())(
+  'a user outside the group of fusermount3 is told of the group, by cfs-mount and by cfs doctor',
+  async () => {
+    const { stdout, stderr } = await inNamespace(
+      'user',
+      `program=$(command -v fusermount3)
     cp "$program" '${home.path('fusermount3')}'
     chown 0:0 '${home.path('fusermount3')}'
     chmod 4750 '${home.path('fusermount3')}'
     mount --bind '${home.path('fusermount3')}' "$program"
     cfs_mount "$1" || echo "code $?"
     cfs doctor --json | grep -A2 '"fusermount-'`,
-  );
+    );
 
-  expect(stderr).toMatch(
-    /^cfs-mount: \S+fusermount3 may not be run by this user \(mode 4750\): usermod -aG root \S+, as root/m,
-  );
-  expect(stdout).toMatch(/^code 3\n/);
-  expect(stdout).toContain('"fusermount-refused"');
-});
+    expect(stderr).toMatch(
+      /^cfs-mount: \S+fusermount3 may not be run by this user \(mode 4750\): usermod -aG root \S+, as root/m,
+    );
+    expect(stdout).toMatch(/^code 3\n/);
+    expect(stdout).toContain('"fusermount-refused"');
+  },
+);
 
-test('without /etc/mtab an ordinary user hears at the mount, at the unmount and from cfs doctor what to do, and it helps', async () => {
-  const { stdout, stderr } = await inNamespace(
-    'user',
-    `mount -t tmpfs none '${home.path('etc')}'
+testUnless(missingRoot())(
+  'without /etc/mtab an ordinary user hears at the mount, at the unmount and from cfs doctor what to do, and it helps',
+  async () => {
+    const { stdout, stderr } = await inNamespace(
+      'user',
+      `mount -t tmpfs none '${home.path('etc')}'
     cp -a /etc/. '${home.path('etc')}'
     rm -f '${home.path('etc/mtab')}'
     mount --rbind '${home.path('etc')}' /etc
@@ -122,12 +128,13 @@ test('without /etc/mtab an ordinary user hears at the mount, at the unmount and 
     ln -s /proc/self/mounts /etc/mtab
     cfs umount "$1"
     isMounted "$1"`,
-  );
+    );
 
-  const cure = 'ln -s /proc/self/mounts /etc/mtab';
-  const [mounting = '', unmounting = ''] = stderr.split('\n');
-  expect(mounting).toBe(`cfs-mount: /etc/mtab is missing, so only root can unmount this mount; as root: ${cure}`);
-  expect(unmounting).toMatch(/^cfs: could not unmount .*: .*\/etc\/mtab/);
-  expect(unmounting).toContain(cure);
-  expect(stdout).toMatch(/code \d+\n1\n.*"mtab-missing".*\nunmounted .*\n0\n$/s);
-});
+    const cure = 'ln -s /proc/self/mounts /etc/mtab';
+    const [mounting = '', unmounting = ''] = stderr.split('\n');
+    expect(mounting).toBe(`cfs-mount: /etc/mtab is missing, so only root can unmount this mount; as root: ${cure}`);
+    expect(unmounting).toMatch(/^cfs: could not unmount .*: .*\/etc\/mtab/);
+    expect(unmounting).toContain(cure);
+    expect(stdout).toMatch(/code \d+\n1\n.*"mtab-missing".*\nunmounted .*\n0\n$/s);
+  },
+);
