@@ -185,7 +185,8 @@ for (const name of ['tsconfig.json', 'tsconfig.build.json', 'scripts/bundle.mjs'
 for (const name of sources) hash.update(`\0${name}\0`).update(readFileSync(join(root, 'src', name)));
 const built = hash.digest('hex');
 const buildStamp = join(dist, '.stamp');
-const complete = [...outputs].every((name) => existsSync(join(dist, name)));
+const bundles = ['mount/mounting-process.cjs', 'mount/mount-worker.cjs'];
+const complete = [...outputs, ...bundles].every((name) => existsSync(join(dist, name)));
 if (!complete || !stampIs(buildStamp, built)) {
   say('compiling src/ to dist/');
   rmSync(buildStamp, { force: true });

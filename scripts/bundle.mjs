@@ -1,5 +1,5 @@
-// Bundles each of the two threads of the mounting process into one file, in place of the compiled modules. To find, read and compile
-// 250 modules one by one takes a quarter of the start of a mount (ADR 23).
+// Bundles each of the two threads of the mounting process into one CommonJS file. To find, read and compile 250 modules one by one takes
+// a quarter of the start of a mount, and an ES import of `node:http` reads every export, which loads a WebSocket (ADR 23).
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
@@ -16,8 +16,8 @@ for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
     },
   });
   await bundle.write({
-    file: `${root}dist/${name}.js`,
-    format: 'esm',
+    file: `${root}dist/${name}.cjs`,
+    format: 'cjs',
     codeSplitting: false,
     sourcemap: true,
     sourcemapExcludeSources: true,

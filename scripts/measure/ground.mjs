@@ -183,6 +183,15 @@ export class Ground {
     return path;
   }
 
+  /** The environment of a mount's commands, by its state. @param {string} state */
+  envOf(state) {
+    return {
+      ...this.#env,
+      XDG_STATE_HOME: join(this.base, `state-${state}`),
+      XDG_RUNTIME_DIR: this.directory(`run-${state}`),
+    };
+  }
+
   /**
    * Our mount. `state`: a store of its own, empty at first.
    * @returns its directory, its store, its process, its state directory, and `cfs` for it
@@ -190,11 +199,7 @@ export class Ground {
    */
   mount(name, /** @type {readonly string[]} */ flags = [], state = name) {
     const directory = this.directory(name);
-    const env = {
-      ...this.#env,
-      XDG_STATE_HOME: join(this.base, `state-${state}`),
-      XDG_RUNTIME_DIR: this.directory(`run-${state}`),
-    };
+    const env = this.envOf(state);
     spawnSync('chmod', ['700', env.XDG_RUNTIME_DIR]);
     // Copies the saved sign-in: another login would cost half a second of password hashing.
     if (!existsSync(env.XDG_STATE_HOME)) spawnSync('cp', ['-a', String(this.#env.XDG_STATE_HOME), env.XDG_STATE_HOME]);

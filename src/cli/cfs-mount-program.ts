@@ -11,7 +11,7 @@ export interface MountContext {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly print: (text: string) => void;
   readonly warn: (text: string) => void;
-  /** For tests: another mounting program than `dist/mount/mounting-process.js`. */
+  /** For tests: another mounting program than `dist/mount/mounting-process.cjs`. */
   readonly program?: string;
 }
 

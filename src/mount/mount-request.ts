@@ -5,7 +5,7 @@ import type { ConnectionStatus } from '../control/status-model.ts';
 import type { DashOOptions } from './dash-o-options.ts';
 
 /**
- * What the launcher (`cfs-mount DIR`) hands to the process that mounts (`dist/mount/mounting-process.js`), and what that process answers.
+ * What the launcher (`cfs-mount DIR`) hands to the process that mounts (`dist/mount/mounting-process.cjs`), and what that process answers.
  *
  * Down: one JSON text in the environment variable CFS_MOUNT_REQUEST. No secret is in it: it names the account file.
  * Up: one JSON line on the file descriptor named by CFS_MOUNT_READY_FD, which is then closed.
@@ -45,7 +45,7 @@ export function mountEnvironment(request: MountRequest, readyFd: number): Record
   return { [REQUEST_VARIABLE]: JSON.stringify(request), [READY_VARIABLE]: String(readyFd) };
 }
 
-/** @throws UsageError when started by hand: `dist/mount/mounting-process.js` is not a command. */
+/** @throws UsageError when started by hand: `dist/mount/mounting-process.cjs` is not a command. */
 export function readMountRequest(env: Readonly<Record<string, string | undefined>>): MountRequest {
   const text = env[REQUEST_VARIABLE];
   if (text === undefined) throw new UsageError('this program is started by cfs-mount: run cfs-mount DIR');

@@ -166,7 +166,7 @@ class MountingProcess {
     };
     // The flag of this process (`MOUNT_FLAGS`) would go before the Worker's own limit.
     setFlagsFromString('--max-semi-space-size=0');
-    const worker = new Worker(fileURLToPath(new URL('./mount-worker.js', import.meta.url)), {
+    const worker = new Worker(fileURLToPath(new URL('./mount-worker.cjs', import.meta.url)), {
       workerData: start,
       resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },
     });
@@ -223,12 +223,14 @@ class MountingProcess {
     const deps = { socketPath, bootSocketPath, clock: systemClock };
     const { hasRoot } = await afterHandover(deps, () => this.#mount.open());
     this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
+    const user = this.#user(); // one request for the folder and the quota
+    user.catch(() => {});
     if (!hasRoot) {
       const signal = AbortSignal.timeout(30_000);
       const whole = this.#request.options.root === 'account' ? this.#service.wholeAccount : null;
-      await this.#mount.createRoot(whole === null ? (await this.#user()).home : await whole.top(signal));
+      await this.#mount.createRoot(whole === null ? (await user).home : await whole.top(signal));
     }
-    const asked = this.#quota.ask();
+    const asked = this.#quota.ask(user.then(({ quota }) => quota));
     const late = systemClock.sleep(FIRST_ANSWER_MS_MAX);
     await this.#control.listen();
     try {
@@ -435,4 +437,4 @@ const OPTIMISED_AFTER = 270_000;
  */
 const WORKER_YOUNG_MIB = 12;
 
-endProcess(await mountMain(process.env));
+void mountMain(process.env).then(endProcess);

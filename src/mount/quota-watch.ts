@@ -27,14 +27,14 @@ export class QuotaWatch {
     return this.#known;
   }
 
-  /** Requests the quota now, unless a request is running. Never rejects. */
-  async ask(): Promise<void> {
+  /** Requests the quota now, unless a request is running. Never rejects. @param answer of a request that is already running */
+  async ask(answer?: Promise<Quota | null>): Promise<void> {
     if (this.#isAsking) return;
     this.#isAsking = true;
     const { question, onQuota, clock, log } = this.#deps;
     this.#askedMs = clock.elapsedMs();
     try {
-      const quota = await question();
+      const quota = await (answer ?? question());
       if (quota === null) return;
       this.#known = { ...quota, atMs: clock.nowMs() };
       this.#warn(quota);

@@ -20,6 +20,7 @@ const ALLOWED = [
   /^bin\/cfs(-mount)?$/,
   /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z-]+\/)?[a-z0-9-]+\.js(\.map)?$/,
+  /^dist\/mount\/(mounting-process|mount-worker)\.cjs(\.map)?$/,
   /^dist\/web\/page\/(index\.html|page\.css|vendor\.css|icon\.svg|licences\.txt)$/,
   /^dist\/types\/[a-z]+\/[a-z-]+\.d\.ts$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z0-9-]+\.md)$/,
@@ -61,8 +62,8 @@ test('the package holds what is needed, and nothing else', () => {
   for (const needed of [
     'dist/cli/cfs-mount.js',
     'dist/cli/cfs.js',
-    'dist/mount/mounting-process.js',
-    'dist/mount/mount-worker.js',
+    'dist/mount/mounting-process.cjs',
+    'dist/mount/mount-worker.cjs',
     'dist/web/page/page.js',
     'dist/web/page/licences.txt',
   ])
@@ -95,15 +96,17 @@ test('every module of the package finds the modules that it loads', () => {
 });
 
 test.each(['mounting-process', 'mount-worker'])(
-  'the thread %s is one file, which finds what it names and tells of src/ in its traces',
+  'the thread %s is one file, which finds the files that it names and has a map to src/',
   (name) => {
     const place = join(PROJECT, 'dist/mount');
-    const code = readFileSync(join(place, `${name}.js`), 'utf8');
-    const map = JSON.parse(readFileSync(join(place, `${name}.js.map`), 'utf8')) as { sources: string[] };
+    const code = readFileSync(join(place, `${name}.cjs`), 'utf8');
+    const map = JSON.parse(readFileSync(join(place, `${name}.cjs.map`), 'utf8')) as { sources: string[] };
 
-    expect(code).not.toMatch(/^import .*["']\.{1,2}\//m);
+    expect(code).not.toMatch(/\brequire\(["']\.{1,2}\//);
     expect(code).not.toMatch(/\bimport\(/);
-    const named = [...code.matchAll(/new URL\("([^"]+)", import\.meta\.url\)/g)].map(([, path]) => path as string);
+    const named = [...code.matchAll(/new URL\("([^"]+)", require\("url"\)\.pathToFileURL\(__filename\)/g)].map(
+      ([, path]) => path as string,
+    );
     expect(named.length).toBeGreaterThan(0);
     for (const path of named) expect(existsSync(join(place, path)), path).toBe(true);
     expect(map.sources.length).toBeGreaterThan(50);

@@ -135,7 +135,7 @@ async function watchServer() {
   syncBuiltinESMExports();
 }
 
-if (killFile !== undefined && (isServer || program === 'mounting-process.js' || !isMainThread)) {
+if (killFile !== undefined && (isServer || program === 'mounting-process.cjs' || !isMainThread)) {
   const threads = new BroadcastChannel('cfs-kill-points');
   threads.unref();
   const arm = (what) => {

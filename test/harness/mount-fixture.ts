@@ -22,7 +22,7 @@ const DIST = process.env.CFS_TEST_DIST ?? new URL('../../dist/cli/', import.meta
 /** Loaded into the mounting process before all else: the sanitizer's library, when `test-native-asan.mjs` runs us. */
 const SANITIZER = process.env.CFS_TEST_SANITIZER;
 const CFS = path.join(DIST, 'cfs.js');
-const MOUNT = path.join(DIST, '../mount/mounting-process.js');
+const MOUNT = path.join(DIST, '../mount/mounting-process.cjs');
 const SYNC_MS_MAX = 180_000;
 const GONE_MS_MAX = 60_000;
 const LOG_LINES_SHOWN = 60;

@@ -9,7 +9,8 @@ import { heldText, visible } from '../../mount/mount-event.ts';
 import { QUOTA_LOW_SHARE } from '../../mount/quota-watch.ts';
 import { type AccountState, accountStates } from '../../mount/running-mounts.ts';
 import { ownerOf } from '../../store/owner-lock.ts';
-import { type UnmountedStore, unmountedStore } from '../../store/unmounted-store.ts';
+import type { UnmountedStore } from '../../store/unmounted-index.ts';
+import { unmountedStore } from '../../store/unmounted-store.ts';
 import { pinText } from './pin.ts';
 import { watch } from './status-watch.ts';
 

@@ -88,7 +88,7 @@ function ownerAmong(stores: readonly string[]): number | null {
 
 function withPid(found: Finding, pid: number): Finding {
   if (found.name !== 'mount-hangs') return found;
-  return { ...found, cure: found.cure.replace('its process (mounting-process.js in ps(1))', String(pid)) };
+  return { ...found, cure: found.cure.replace('its process (mounting-process.cjs in ps(1))', String(pid)) };
 }
 
 /** The stores alone, to the given depth. */

@@ -275,7 +275,7 @@ export const FINDINGS = {
   'mount-hangs': problem('mount', 'failure', {
     symptom: 'programs hang in the mount',
     cause: 'the process of the mount does not answer the kernel: it is stopped, or this is a defect',
-    cure: 'kill -9 its process (mounting-process.js in ps(1)) to free the programs, then run cfs-mount {}; no closed file is lost',
+    cure: 'kill -9 its process (mounting-process.cjs in ps(1)) to free the programs, then run cfs-mount {}; no closed file is lost',
   }),
   'mount-silent': problem('mount', 'failure', {
     symptom: '`cfs status` says that the mount does not answer',

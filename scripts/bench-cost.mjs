@@ -1,0 +1,145 @@
+// `npm run bench -- cost [--quick] [--node=PATH …]`: what a mount costs beside `node -e 0` in the same rounds: the time and the processor
+// time of a start, `cfs status`, memory, requests. `--node` names Node programs to compare, such as one of each supported line;
+// without it, the Node that runs this.
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { Ground, run } from './measure/ground.mjs';
+import { plant } from './measure/plant.mjs';
+import { OURS, Results } from './measure/results.mjs';
+
+const bin = fileURLToPath(new URL('../bin/', import.meta.url));
+const quick = process.argv.includes('--quick');
+const ROUNDS = quick ? 5 : 9;
+const IDLE_S = quick ? 10 : 60;
+const given = process.argv.filter((word) => word.startsWith('--node=')).map((word) => word.slice('--node='.length));
+const nodes = (given.length > 0 ? given : [process.execPath]).map((path) => ({ path, line: lineOf(path) }));
+const BARE = 'node -e 0';
+
+const results = new Results('cost', { rounds: ROUNDS, quick });
+const ground = await Ground.lay();
+try {
+  const mount = ground.mount('cost', ['--dir-ttl', '24h']);
+  ground.end(mount); // the store has its root from now on
+  plant(mount.store, [
+    ['folder', 100],
+    ['file', 99],
+  ]);
+  const env = ground.envOf('cost');
+  for (let round = 0; round < ROUNDS; round++)
+    for (const node of nodes) measure(node, mount, env, round === ROUNDS - 1);
+} finally {
+  await ground.clear();
+}
+for (const { line } of nodes) {
+  const isOld = line === 'Node 20';
+  results.gate(`warm start until a listing answers, ${line}`, 'at most', isOld ? 7 : 5, BARE);
+  results.gate(`processor time of the start, ${line}`, 'at most', 7, BARE);
+  results.gate(`cfs status, ${line}`, 'at most', 2.5, BARE);
+  results.gate(`private memory at rest, 10⁴ nodes known, ${line}`, 'at most', 60);
+  results.gate(`proportional memory at rest, ${line}`, 'at most', 90);
+  results.gate(`processor time at rest, ${line}`, 'at most', 0.1);
+  results.gate(`bytes written at rest, ${line}`, 'at most', 0);
+}
+process.exitCode = results.finish();
+
+/**
+ * One start with one Node, in turns with the others.
+ * @param {{ path: string, line: string }} node
+ * @param {{ directory: string }} mount
+ * @param {NodeJS.ProcessEnv} env
+ * @param {boolean} isLast
+ */
+function measure({ path, line }, { directory }, env, isLast) {
+  const withNode = { ...env, PATH: `${dirname(path)}:${env.PATH}` };
+  const timed = (/** @type {string} */ command) => timedIn(withNode, command);
+  const bare = timed(`'${path}' -e 0`);
+  const start = timed(`'${bin}cfs-mount' --dir-ttl 24h '${directory}' && ls '${directory}'`);
+  const pid = pidOf(withNode);
+  const cpuMs = start.cpuMs + processorMs(pid);
+  results.note(`warm start until a listing answers, ${line}`, 'ms', OURS, start.ms);
+  results.note(`warm start until a listing answers, ${line}`, 'ms', BARE, bare.ms);
+  results.note(`processor time of the start, ${line}`, 'ms', OURS, cpuMs);
+  results.note(`processor time of the start, ${line}`, 'ms', BARE, bare.cpuMs);
+  results.note(`… of the launcher alone, ${line}`, 'ms', OURS, start.cpuMs);
+  const status = timed(`'${bin}cfs' status`);
+  results.note(`cfs status, ${line}`, 'ms', OURS, status.ms);
+  results.note(`cfs status, ${line}`, 'ms', BARE, bare.ms);
+  if (isLast) {
+    run(`find '${directory}' | wc -l`);
+    spawnSync('sleep', ['5']);
+    const before = { ms: processorMs(pid), written: writtenBytes(pid) };
+    spawnSync('sleep', [String(IDLE_S)]);
+    const percent = (processorMs(pid) - before.ms) / (IDLE_S * 10);
+    results.note(`processor time at rest, ${line}`, '% of a core', OURS, percent);
+    results.note(`bytes written at rest, ${line}`, 'bytes', OURS, writtenBytes(pid) - before.written);
+    results.note(
+      `private memory at rest, 10⁴ nodes known, ${line}`,
+      'MiB',
+      OURS,
+      kibOf(pid, 'status', 'RssAnon') / 1024,
+    );
+    results.note(`proportional memory at rest, ${line}`, 'MiB', OURS, kibOf(pid, 'smaps_rollup', 'Pss') / 1024);
+    const asked = /^cfs_requests_total\S* (\d+)$/m.exec(timed(`'${bin}cfs' metrics`).out) ?? [];
+    results.note(`requests of a warm start, ${line}`, 'number', OURS, Number(asked[1]));
+  }
+  ground.unmount(directory);
+  while (existsProcess(pid)) spawnSync('sleep', ['0.05']);
+}
+
+/** Wall time, and the processor time of all processes that were waited for. @param {NodeJS.ProcessEnv} env @param {string} command */
+function timedIn(env, command) {
+  const begun = performance.now();
+  const done = spawnSync('bash', ['-c', `{ ${command}; } && times`], { env, encoding: 'utf8', timeout: 60_000 });
+  const ms = performance.now() - begun;
+  if (done.status !== 0) throw new Error(`${command}: ${done.stderr}`);
+  const words = done.stdout.trim().split('\n').at(-1)?.split(' ') ?? [];
+  const cpuMs = words.reduce((sum, word) => {
+    const [, minutes, seconds] = /^(\d+)m([\d.]+)s$/.exec(word) ?? [];
+    return sum + Number(minutes) * 60_000 + Number(seconds) * 1000;
+  }, 0);
+  return { ms, cpuMs, out: done.stdout };
+}
+
+/** @param {NodeJS.ProcessEnv} env */
+function pidOf(env) {
+  const out = timedIn(env, `'${bin}cfs' status --json`).out;
+  const [, pid] = /"pid": (\d+)/.exec(out) ?? [];
+  if (pid === undefined) throw new Error(`no mount in: ${out}`);
+  return Number(pid);
+}
+
+/** @param {number} pid */
+function existsProcess(pid) {
+  try {
+    process.kill(pid, 0);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Of the process and of its ended children (proc(5)); a tick is 10 ms. @param {number} pid */
+function processorMs(pid) {
+  const fields = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ') ?? [];
+  return fields.slice(11, 15).reduce((sum, ticks) => sum + Number(ticks) * 10, 0);
+}
+
+/** @param {number} pid */
+function writtenBytes(pid) {
+  return Number(/^write_bytes: (\d+)/m.exec(readFileSync(`/proc/${pid}/io`, 'utf8'))?.[1]);
+}
+
+/** @param {number} pid @param {string} file @param {string} name */
+function kibOf(pid, file, name) {
+  return Number(
+    new RegExp(`^${name}:\\s+(\\d+) kB`, 'm').exec(readFileSync(join('/proc', String(pid), file), 'utf8'))?.[1],
+  );
+}
+
+/** @param {string} path */
+function lineOf(path) {
+  const { stdout } = spawnSync(path, ['--version'], { encoding: 'utf8' });
+  return `Node ${/^v(\d+)/.exec(stdout)?.[1]}`;
+}
