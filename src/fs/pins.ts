@@ -61,7 +61,7 @@ export class Pins {
       if (this.#pinned.size === 0) return;
       for (const change of changes) this.#changed(change.kind === 'inode' ? change.ino : change.parent);
     });
-    deps.changes.on('succession', (former, heir) => this.#inherited(former, heir));
+    deps.changes.on('ownershipTransferred', (former, heir) => this.#inherited(former, heir));
     deps.changes.on('pinned', (inos) => {
       for (const ino of inos) this.#pinned.add(ino);
       this.#soon(SOON_MS);

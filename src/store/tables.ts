@@ -117,7 +117,7 @@ export interface ContentRecord {
 
 /** An operation that was begun on the service (`intents`). Open: its outcome must be found out. At most one open intent per node. */
 export interface IntentRecord {
-  /** The node that the operation is for. Renaming a file over another one transfers the other one's intent (`tree/succession`). */
+  /** The node that the operation is for. Renaming a file over another one transfers the other one's intent (`tree/ownership-transfer`). */
   readonly owner: Inode;
   readonly phase: IntentPhase;
   readonly action: IntentAction;

@@ -56,7 +56,7 @@ export class Acknowledgement {
       const node = ownerOf(tx, file);
       if (node?.remote) {
         // Reading the version's URL costs a request for each small file. The draft stays a draft until the cache needs its
-        // space (`MadeHere`). A version of another file is not kept under this one's name: it is fetched when it is needed.
+        // space (`UnidentifiedVersions`). A version of another file is not kept under this one's name: it is fetched when it is needed.
         const record = tx.get('content', content);
         const isDraft = record?.kind === 'draft';
         if (isDraft) {

@@ -1,21 +1,21 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Contents } from '../bytes/contents.ts';
-import type { MadeHere } from './made-here.ts';
+import type { UnidentifiedVersions } from './unidentified-versions.ts';
 
 /**
  * Background work that waits until no push is running: unidentified versions get their names if the cache needs space, layers are merged, and
  * contents without references are removed. It runs shortly after a change, in small portions. Without changes it does nothing.
  */
-export class Tidying {
-  readonly #deps: TidyingDeps;
+export class BackgroundWork {
+  readonly #deps: BackgroundWorkDeps;
   readonly #stopped = new AbortController();
   #cancel: (() => void) | null = null;
   /** The next run that asks for names. It has a timer of its own, because a change must not wait for it. */
   #cancelNaming: (() => void) | null = null;
   #isRunning = false;
 
-  constructor(deps: TidyingDeps) {
+  constructor(deps: BackgroundWorkDeps) {
     this.#deps = deps;
   }
 
@@ -38,19 +38,19 @@ export class Tidying {
 
   /** Never rejects. */
   async #run(): Promise<void> {
-    const { contents, madeHere, isBusy, log } = this.#deps;
+    const { contents, unidentifiedVersions, isBusy, log } = this.#deps;
     if (this.#isRunning) return;
     this.#isRunning = true;
     try {
       const isQuiet = !isBusy();
-      if (isQuiet) await madeHere.nameVersions(this.#stopped.signal);
-      if (madeHere.isNeeded) this.#nameIn(madeHere.pauseMs);
+      if (isQuiet) await unidentifiedVersions.nameVersions(this.#stopped.signal);
+      if (unidentifiedVersions.isNeeded) this.#nameIn(unidentifiedVersions.pauseMs);
       if (!isBusy()) await contents.mergeLayers(this.#stopped.signal);
       if (this.#stopped.signal.aborted) return;
       // A leased content waits for the next change. The others continue in portions.
       const isMore = contents.collect();
-      const isOpen = isQuiet && madeHere.pauseMs === 0;
-      if ((isOpen && madeHere.isNeeded) || isMore) this.soon(PORTION_MS);
+      const isOpen = isQuiet && unidentifiedVersions.pauseMs === 0;
+      if ((isOpen && unidentifiedVersions.isNeeded) || isMore) this.soon(PORTION_MS);
     } catch (err) {
       log.warn({ err }, 'maintenance of the contents failed');
     } finally {
@@ -67,9 +67,9 @@ export class Tidying {
   }
 }
 
-export interface TidyingDeps {
+export interface BackgroundWorkDeps {
   readonly contents: Pick<Contents, 'mergeLayers' | 'collect'>;
-  readonly madeHere: Pick<MadeHere, 'nameVersions' | 'isNeeded' | 'pauseMs'>;
+  readonly unidentifiedVersions: Pick<UnidentifiedVersions, 'nameVersions' | 'isNeeded' | 'pauseMs'>;
   readonly clock: Clock;
   readonly log: Logger;
   /** Whether pushes are running. They go first. */

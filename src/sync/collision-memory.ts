@@ -12,7 +12,7 @@ export interface Place {
  * Nodes that were refused a name because of another node, whose name the service takes for the same one. An entry is void as soon as one of
  * the two nodes has, or is to have, another place: then the name is requested again.
  */
-export class RefusedNames {
+export class CollisionMemory {
   readonly #store: StoreReader;
   readonly #refusals = new Map<Inode, { readonly holder: Inode; readonly asked: Place; readonly held: Place }>();
 

@@ -13,10 +13,10 @@ import { PATH_NAMES_MAX } from './sync-event.ts';
  * Crossed moves: two folders were moved into each other, one here and one on another client. The service got the other move first and refuses
  * ours. Ours is undone. Both folders keep their contents, and both machines show the same tree.
  */
-export class GivingWay {
-  readonly #deps: GivingWayDeps;
+export class CrossedMoves {
+  readonly #deps: CrossedMovesDeps;
 
-  constructor(deps: GivingWayDeps) {
+  constructor(deps: CrossedMovesDeps) {
     this.#deps = deps;
   }
 
@@ -87,7 +87,7 @@ export class GivingWay {
   }
 }
 
-export interface GivingWayDeps {
+export interface CrossedMovesDeps {
   readonly store: StoreWriter;
   readonly naming: RemoteNaming;
   readonly changes: Pick<RemoteChanges, 'resource'>;

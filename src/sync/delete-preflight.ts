@@ -12,10 +12,10 @@ import type { RemoteChanges } from './remote-changes.ts';
  * were never shown here. A listing covers one folder, so that each folder costs a request. Several requests run in parallel, because other
  * clients may add entries between the first of them and the deletion.
  */
-export class LastLook {
-  readonly #deps: LastLookDeps;
+export class DeletePreflight {
+  readonly #deps: DeletePreflightDeps;
 
-  constructor(deps: LastLookDeps) {
+  constructor(deps: DeletePreflightDeps) {
     this.#deps = deps;
   }
 
@@ -100,7 +100,7 @@ export class LastLook {
   }
 }
 
-export interface LastLookDeps {
+export interface DeletePreflightDeps {
   readonly store: StoreWriter;
   readonly changes: Pick<RemoteChanges, 'list' | 'resource'>;
   /** Whether a file that differs from `remote` was changed by abandoned uploads only. */

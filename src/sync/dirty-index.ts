@@ -50,7 +50,7 @@ export class DirtyIndex {
   /** Reads the record of a node and its intent again. */
   refresh(ino: Inode): { readonly changed: boolean } {
     const dirty = this.#store.get('dirty', ino) !== undefined;
-    // A node with a damaged row has no place, but is dirty: the agenda parks it.
+    // A node with a damaged row has no place, but is dirty: the scheduler parks it.
     const node = soundNode(this.#store, ino);
     if (dirty && node === undefined) this.#unreadable.add(ino);
     else this.#unreadable.delete(ino);

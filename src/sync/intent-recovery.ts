@@ -5,20 +5,20 @@ import type { Intent, Intents } from '../store/intents.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import type { NewAddress } from './new-address.ts';
 import { fileNameOf, folderOf } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 import type { Takeover } from './takeover.ts';
+import type { UrlChange } from './url-change.ts';
 
 /**
  * Recovers an intent of a creation, a move or a deletion whose response was lost: reads from the service what the request has done, also after
  * a crash, before anything is repeated.
  */
-export class FindingOut {
-  readonly #deps: FindingOutDeps;
+export class IntentRecovery {
+  readonly #deps: IntentRecoveryDeps;
 
-  constructor(deps: FindingOutDeps) {
+  constructor(deps: IntentRecoveryDeps) {
     this.#deps = deps;
   }
 
@@ -53,7 +53,7 @@ export class FindingOut {
       }
       return;
     }
-    await this.#deps.newAddress.recover(intent.id, intent.resource, found, signal);
+    await this.#deps.urlChange.recover(intent.id, intent.resource, found, signal);
   }
 
   async #findCreated(ino: Inode, intent: Intent, signal: AbortSignal): Promise<void> {
@@ -108,13 +108,13 @@ export class FindingOut {
   }
 }
 
-export interface FindingOutDeps {
+export interface IntentRecoveryDeps {
   readonly store: StoreWriter;
   readonly naming: RemoteNaming;
   readonly changes: Pick<RemoteChanges, 'resource' | 'list'>;
   readonly intents: Intents;
   readonly index: DirtyIndex;
   readonly outcome: NameOutcome;
-  readonly newAddress: NewAddress;
+  readonly urlChange: UrlChange;
   readonly takeover: Takeover;
 }

@@ -5,10 +5,10 @@ import type { Intents } from '../store/intents.ts';
 import { isMoved } from '../store/node-table.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { conflictName } from '../tree/conflict-name.ts';
+import type { Place } from './collision-memory.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import { recordRelocated } from './outcome.ts';
 import { PostponedError } from './push-failure.ts';
-import type { Place } from './refused-names.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 
@@ -42,10 +42,10 @@ export type WayAround =
  * Resolves name collisions with entries that no dirty node of ours explains: another client was faster, or the service folds case. Lists the
  * folder once.
  */
-export class TakenNames {
-  readonly #deps: TakenNamesDeps;
+export class NameCollisions {
+  readonly #deps: NameCollisionsDeps;
 
-  constructor(deps: TakenNamesDeps) {
+  constructor(deps: NameCollisionsDeps) {
     this.#deps = deps;
   }
 
@@ -97,7 +97,7 @@ export class TakenNames {
   }
 }
 
-export interface TakenNamesDeps {
+export interface NameCollisionsDeps {
   readonly store: StoreWriter;
   readonly naming: RemoteNaming;
   readonly changes: Pick<RemoteChanges, 'list'>;

@@ -5,20 +5,20 @@ import type { Inode, IntentId, NodeKind, ResourceUrl } from '../base/vocabulary.
 import type { Intents, NewIntent } from '../store/intents.ts';
 import { listAnew } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
+import type { Place } from './collision-memory.ts';
+import { CrossedMoves } from './crossed-moves.ts';
+import { DeletePreflight, type DeletePreflightDeps } from './delete-preflight.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { GivingWay } from './giving-way.ts';
-import { LastLook, type LastLookDeps } from './last-look.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
+import { NameCollisions, type OnInTheWay, type RefusedName, type WayAround } from './name-collisions.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import type { NewAddress } from './new-address.ts';
 import { isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './push-failure.ts';
-import type { Place } from './refused-names.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { OnTreeChange, RemoteNaming } from './remote-naming.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
-import { type OnInTheWay, type RefusedName, TakenNames, type WayAround } from './taken-names.ts';
+import type { UrlChange } from './url-change.ts';
 
 export interface NamePushDeps {
   readonly store: StoreWriter;
@@ -27,7 +27,7 @@ export interface NamePushDeps {
   readonly intents: Intents;
   readonly index: DirtyIndex;
   readonly outcome: NameOutcome;
-  readonly newAddress: NewAddress;
+  readonly urlChange: UrlChange;
   readonly clock: Clock;
   readonly log: Logger;
   readonly onEvent: (event: SyncEvent) => void;
@@ -35,7 +35,7 @@ export interface NamePushDeps {
   /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
   readonly onInTheWay: OnInTheWay;
-  readonly isOnlyAbandoned: LastLookDeps['isOnlyAbandoned'];
+  readonly isOnlyAbandoned: DeletePreflightDeps['isOnlyAbandoned'];
   /** The name of this machine in the names of conflicted copies. */
   readonly host: string;
   readonly deletion: 'trash' | 'forever';
@@ -45,21 +45,21 @@ type ActionOf<T extends Action['type']> = Extract<Action, { type: T }>;
 
 /**
  * Carries out the plan's decisions about names: creations, moves and deletions. A request whose response was lost is recovered before it is
- * repeated (`FindingOut`). The record in table `intent` says what to look for, also after a crash.
+ * repeated (`IntentRecovery`). The record in table `intent` says what to look for, also after a crash.
  */
 export class NamePush {
   readonly #deps: NamePushDeps;
   readonly #outcome: NameOutcome;
-  readonly #taken: TakenNames;
-  readonly #givingWay: GivingWay;
-  readonly #lastLook: LastLook;
+  readonly #taken: NameCollisions;
+  readonly #crossedMoves: CrossedMoves;
+  readonly #deletePreflight: DeletePreflight;
 
   constructor(deps: NamePushDeps) {
     this.#deps = deps;
     this.#outcome = deps.outcome;
-    this.#taken = new TakenNames(deps);
-    this.#givingWay = new GivingWay(deps);
-    this.#lastLook = new LastLook({ ...deps, mustBeGone: deps.outcome.mustBeGone.bind(deps.outcome) });
+    this.#taken = new NameCollisions(deps);
+    this.#crossedMoves = new CrossedMoves(deps);
+    this.#deletePreflight = new DeletePreflight({ ...deps, mustBeGone: deps.outcome.mustBeGone.bind(deps.outcome) });
   }
 
   async createFolder({ ino, parent, name }: ActionOf<'create-folder'>, signal: AbortSignal): Promise<void> {
@@ -96,8 +96,8 @@ export class NamePush {
     const node = store.get('node', ino);
     if (!node?.remote || node.local !== null) return 'done';
     const { resource, name, nameBefore } = node.remote;
-    if (node.kind === 'folder' && !(await this.#lastLook.holdsOnly(node, below, signal))) return 'split';
-    if (node.kind !== 'folder' && !(await this.#lastLook.isAsDeleted(node, node.remote, signal))) return 'done';
+    if (node.kind === 'folder' && !(await this.#deletePreflight.holdsOnly(node, below, signal))) return 'split';
+    if (node.kind !== 'folder' && !(await this.#deletePreflight.isAsDeleted(node, node.remote, signal))) return 'done';
     // A listing has restored the node during the preflight.
     if (store.get('node', ino)?.local !== null) return 'done';
     const path = pathOf(store, ino);
@@ -215,10 +215,10 @@ export class NamePush {
         // 429 and 503 mean a busy service, not a refusal.
         const isRefusal = error.status >= 400 && error.status < 429;
         if (isRefusal && kind === 'folder' && targetIno !== remote.parent) {
-          const inside = await this.#givingWay.wayInside(target, remote.resource, signal);
+          const inside = await this.#crossedMoves.wayInside(target, remote.resource, signal);
           if (inside !== null) {
             log.info({ ino }, 'two folders were moved into each other here and elsewhere; the move here is undone');
-            this.#givingWay.undoMove(ino, inside);
+            this.#crossedMoves.undoMove(ino, inside);
             return;
           }
           // Another push of this mount may have moved the obstacle away meanwhile.
@@ -265,7 +265,7 @@ export class NamePush {
     onEvent({ type: 'conflict', path, copy: path.replace(/[^/]*$/, () => naming.toFileName(name)) });
   }
 
-  /** As `TakenNames.wayAround`. @throws PostponedError if the folder is deleted, or has another address */
+  /** As `NameCollisions.wayAround`. @throws PostponedError if the folder is deleted, or has another address */
   async #wayAround(refused: RefusedName, signal: AbortSignal): Promise<WayAround> {
     try {
       return await this.#taken.wayAround(refused, signal);
@@ -284,7 +284,7 @@ export class NamePush {
     error: ApiError,
     signal: AbortSignal,
   ): Promise<void> {
-    const { store, changes, newAddress } = this.#deps;
+    const { store, changes, urlChange } = this.#deps;
     // The address of the folder may have changed since the push began.
     const parentResource = store.get('node', aimed.folder)?.remote?.resource ?? aimed.resource;
     // Until the outcome is known, listings of the target folder must not treat the node's entry as another client's.
@@ -297,7 +297,7 @@ export class NamePush {
         await this.#outcome.parentMissing(aimed.folder, aimed.resource, error, signal);
       return;
     }
-    await newAddress.recover(id, resource, found, signal);
+    await urlChange.recover(id, resource, found, signal);
   }
 
   #begin(owner: Inode, started: Omit<NewIntent, 'owner' | 'content'>): IntentId {

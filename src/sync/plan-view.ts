@@ -1,10 +1,10 @@
 import type { Inode } from '../base/vocabulary.ts';
 import { isContentDirty, isMoved } from '../store/node-table.ts';
-import type { AgendaDeps } from './agenda-deps.ts';
-import type { DueTimes } from './due-times.ts';
+import type { CollisionMemory } from './collision-memory.ts';
 import type { PlanView } from './plan.ts';
-import type { RefusedNames } from './refused-names.ts';
-import type { VersionPace } from './version-pace.ts';
+import type { PushSchedulerDeps } from './push-scheduler-deps.ts';
+import type { RetrySchedule } from './retry-schedule.ts';
+import type { VersionThrottle } from './version-throttle.ts';
 
 /** The plan's view of the store and of the push scheduler. */
 export function planViewOf(deps: PlanViewDeps): PlanView {
@@ -70,10 +70,10 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
   };
 }
 
-export interface PlanViewDeps extends Omit<AgendaDeps, 'line' | 'log' | 'onWork'> {
-  readonly due: DueTimes;
-  readonly pace: VersionPace;
+export interface PlanViewDeps extends Omit<PushSchedulerDeps, 'line' | 'log' | 'onWork'> {
+  readonly due: RetrySchedule;
+  readonly pace: VersionThrottle;
   /** Folders that cannot go to the trash in one piece. */
   readonly splits: ReadonlySet<Inode>;
-  readonly refused: Pick<RefusedNames, 'holderOf'>;
+  readonly refused: Pick<CollisionMemory, 'holderOf'>;
 }

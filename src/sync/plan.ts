@@ -20,7 +20,7 @@ import { isBackupName } from '../tree/vacated-names.ts';
 /** A step that needs a request. `ino` is the node that it changes. */
 export type Action =
   /** Recovers the intent of a push whose response was lost: completes or ends it. */
-  | { readonly type: 'find-out'; readonly ino: Inode }
+  | { readonly type: 'recover'; readonly ino: Inode }
   | { readonly type: 'create-folder'; readonly ino: Inode; readonly parent: Inode; readonly name: string }
   /** Creates the file and sends its bytes. */
   | { readonly type: 'create-file'; readonly ino: Inode; readonly parent: Inode; readonly name: string }
@@ -150,7 +150,7 @@ function step(ino: Inode, view: PlanView): Decision {
   if (view.isUnsure(ino)) {
     const triedMs = view.triedMs(ino);
     if (triedMs > view.elapsedMs) return { type: 'settle', untilMs: triedMs };
-    return { type: 'push', action: { type: 'find-out', ino } };
+    return { type: 'push', action: { type: 'recover', ino } };
   }
   if (dirty === undefined) return NOTHING;
   // Read only here: the row of a parked node may be damaged.
@@ -267,7 +267,7 @@ function outOfItself(ino: Inode, target: Inode, view: PlanView): Decision | null
 
 /**
  * A deleted or moved file whose name another file got. Programs save in this way: vim and emacs rename the old file away, others delete it.
- * `tree/succession` handles it when the name changes. This handles the case that the old file was being pushed at that moment.
+ * `tree/ownership-transfer` handles it when the name changes. This handles the case that the old file was being pushed at that moment.
  */
 function stepOfVacatedName(node: NodeRecord, view: PlanView): Decision | null {
   const { remote, local } = node;

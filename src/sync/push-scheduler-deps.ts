@@ -5,7 +5,7 @@ import type { DirtyIndex } from './dirty-index.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import type { SyncRequest } from './sync-request.ts';
 
-export interface AgendaDeps
+export interface PushSchedulerDeps
   extends Pick<SyncDeps, 'store' | 'names' | 'vacated' | 'isOpen' | 'isBeingWritten' | 'clock' | 'log' | 'options'> {
   readonly index: DirtyIndex;
   readonly intents: Intents;

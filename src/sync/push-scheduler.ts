@@ -2,15 +2,15 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Inode } from '../base/vocabulary.ts';
 import { ifSound, soundNode, writeNode } from '../store/node-table.ts';
 import type { DirtyRecord } from '../store/tables.ts';
-import type { AgendaDeps } from './agenda-deps.ts';
+import { CollisionMemory, type Place } from './collision-memory.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { DueTimes } from './due-times.ts';
 import { type Action, type Decision, decide, leavingHolder, type PlanView, wayOut } from './plan.ts';
 import { planViewOf } from './plan-view.ts';
 import type { Blocker, Push } from './push.ts';
 import { PushQueue } from './push-queue.ts';
-import { type Place, RefusedNames } from './refused-names.ts';
-import { VersionPace } from './version-pace.ts';
+import type { PushSchedulerDeps } from './push-scheduler-deps.ts';
+import { RetrySchedule } from './retry-schedule.ts';
+import { VersionThrottle } from './version-throttle.ts';
 import { Waits } from './waits.ts';
 
 /**
@@ -23,12 +23,12 @@ import { Waits } from './waits.ts';
  * INVARIANT: a push starts at the moment of its decision, so that the decisions about other nodes see it running. No decision is kept: a
  * node that is ready while no push may start is queued, and planned when its place comes.
  */
-export class Agenda {
-  readonly #deps: AgendaDeps;
+export class PushScheduler {
+  readonly #deps: PushSchedulerDeps;
   readonly #index: DirtyIndex;
   readonly #view: PlanView;
-  readonly #due: DueTimes;
-  readonly #pace: VersionPace;
+  readonly #due: RetrySchedule;
+  readonly #pace: VersionThrottle;
   readonly #queue: PushQueue;
   readonly #waits = new Waits();
   /** Folders that cannot be moved to the trash whole. */
@@ -36,7 +36,7 @@ export class Agenda {
   /** Records that changed since the index read them. */
   readonly #stale = new Set<Inode>();
   /** Nodes that the service refused a name because of another node that is to leave it. They wait for that node during their back-off. */
-  readonly #refused: RefusedNames;
+  readonly #refused: CollisionMemory;
   /** Files that were deleted remotely and were open at the last look. */
   readonly #keptOpen = new Set<Inode>();
   /** To be planned in the next turn. */
@@ -45,13 +45,13 @@ export class Agenda {
   /** Whether `retryAtMs` was in the future when the last push was about to begin. */
   #isHeld = false;
 
-  constructor(deps: AgendaDeps) {
+  constructor(deps: PushSchedulerDeps) {
     this.#deps = deps;
     const { clock, options } = deps;
     this.#index = deps.index;
-    this.#refused = new RefusedNames(deps.store);
-    this.#due = new DueTimes({ clock, settleMs: options.settleMs, onDue: deps.onWork });
-    this.#pace = new VersionPace(clock);
+    this.#refused = new CollisionMemory(deps.store);
+    this.#due = new RetrySchedule({ clock, settleMs: options.settleMs, onDue: deps.onWork });
+    this.#pace = new VersionThrottle(clock);
     this.#queue = new PushQueue(options.transfers);
     const seen = { due: this.#due, pace: this.#pace, splits: this.#splits, refused: this.#refused };
     this.#view = planViewOf({ ...deps, ...seen });
@@ -154,7 +154,7 @@ export class Agenda {
       // The push had no effect, usually because another client was faster. Repeated with a back-off.
       log.debug({ ino, action: type }, 'push changed nothing');
       this.#due.failed(ino, null);
-    } else if (type !== 'find-out' || !isSameNode) {
+    } else if (type !== 'recover' || !isSameNode) {
       // A recovery that found no effect is no success: the count of failures goes on.
       this.#due.succeeded(ino);
     }
@@ -412,7 +412,7 @@ export class Agenda {
   }
 
   #weightOf(action: Action): 'small' | 'large' {
-    if (action.type !== 'upload' && action.type !== 'create-file' && action.type !== 'find-out') return 'small';
+    if (action.type !== 'upload' && action.type !== 'create-file' && action.type !== 'recover') return 'small';
     const { store, options, intents } = this.#deps;
     const content = intents.ownedBy(action.ino)?.content ?? store.get('node', action.ino)?.local?.content ?? null;
     const sizeBytes = content === null ? 0 : (store.get('content', content)?.sizeBytes ?? 0);

@@ -1,21 +1,21 @@
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { FindingOut } from './finding-out.ts';
+import { IntentRecovery } from './intent-recovery.ts';
+import type { OnInTheWay } from './name-collisions.ts';
 import { NameOutcome } from './name-outcome.ts';
 import { NamePush } from './name-push.ts';
-import { NewAddress } from './new-address.ts';
 import type { Action } from './plan.ts';
 import type { SyncDeps } from './sync-deps.ts';
-import type { OnInTheWay } from './taken-names.ts';
 import { Takeover } from './takeover.ts';
 import { settleUnchanged } from './unchanged-draft.ts';
 import { UploadSession } from './upload-session.ts';
+import { UrlChange } from './url-change.ts';
 
-/** Carries out one action of the plan: names by `NamePush` and `FindingOut`, bytes by `UploadSession`. */
+/** Carries out one action of the plan: names by `NamePush` and `IntentRecovery`, bytes by `UploadSession`. */
 export class Pusher {
   readonly #deps: PusherDeps;
   readonly #names: NamePush;
-  readonly #findingOut: FindingOut;
+  readonly #intentRecovery: IntentRecovery;
   readonly #session: UploadSession;
   readonly #takeover: Takeover;
 
@@ -24,15 +24,15 @@ export class Pusher {
     const { options, names } = deps;
     const { deletion, plainPutMaxBytes, host } = options;
     const outcome = new NameOutcome(deps);
-    const newAddress = new NewAddress({ ...deps, outcome, naming: names });
+    const urlChange = new UrlChange({ ...deps, outcome, naming: names });
     const onGone = outcome.gone.bind(outcome);
     const mustBeGone = outcome.mustBeGone.bind(outcome);
     const session = new UploadSession({ ...deps, onGone, mustBeGone, plainPutMaxBytes, host });
     const isOnlyAbandoned = session.isOnlyAbandoned.bind(session);
     this.#session = session;
-    this.#names = new NamePush({ ...deps, outcome, newAddress, naming: names, isOnlyAbandoned, deletion, host });
+    this.#names = new NamePush({ ...deps, outcome, urlChange, naming: names, isOnlyAbandoned, deletion, host });
     this.#takeover = new Takeover({ ...deps, outcome, naming: names, deletion });
-    this.#findingOut = new FindingOut({ ...deps, outcome, newAddress, takeover: this.#takeover, naming: names });
+    this.#intentRecovery = new IntentRecovery({ ...deps, outcome, urlChange, takeover: this.#takeover, naming: names });
   }
 
   /**
@@ -43,11 +43,11 @@ export class Pusher {
   async push(action: Action, signal: AbortSignal): Promise<'done' | 'split' | 'unchanged'> {
     const { ino } = action;
     switch (action.type) {
-      case 'find-out': {
+      case 'recover': {
         const intent = this.#deps.intents.ownedBy(ino);
         if (intent === undefined) break;
         if (intent.content !== null) await this.#session.push(ino, signal);
-        else await this.#findingOut.findOut(ino, intent, signal);
+        else await this.#intentRecovery.findOut(ino, intent, signal);
         break;
       }
       case 'create-folder':

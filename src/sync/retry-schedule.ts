@@ -7,7 +7,7 @@ import type { Action } from './plan.ts';
  * When each node is planned: after its settle delay, after a back-off, or at a moment that the plan named. One timer is set to the earliest
  * of them. All moments are by `elapsedMs`.
  */
-export class DueTimes {
+export class RetrySchedule {
   readonly #clock: Clock;
   readonly #settleMs: number;
   readonly #onDue: () => void;

@@ -3,7 +3,7 @@ import type { Intents } from '../store/intents.ts';
 
 /**
  * The pushes in progress: each by the node that it was started for, and by the open intent that it works on. The intent may belong to another
- * node by the end of the push (`tree/succession`).
+ * node by the end of the push (`tree/ownership-transfer`).
  */
 export class RunningPushes {
   readonly #intents: Intents;

@@ -4,14 +4,15 @@ import { SignInError, TransportError, UsageError } from '../base/errors.ts';
 import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { type Intents, mayHaveActed } from '../store/intents.ts';
 import { ifSound, liesIn } from '../store/node-table.ts';
-import { Agenda } from './agenda.ts';
+import { BackgroundWork } from './background-work.ts';
 import { DirtyIndex } from './dirty-index.ts';
 import { type Discard, Discarding } from './discarding.ts';
-import { MadeHere } from './made-here.ts';
+import type { OnInTheWay } from './name-collisions.ts';
 import type { Action } from './plan.ts';
 import type { Push } from './push.ts';
 import { type PushFailure, pushFailureOf } from './push-failure.ts';
 import { type Pause, PushPause, pausedError } from './push-pause.ts';
+import { PushScheduler } from './push-scheduler.ts';
 import { Pusher } from './pusher.ts';
 import { Refusals } from './refusals.ts';
 import { RunningPushes } from './running-pushes.ts';
@@ -19,8 +20,7 @@ import type { SyncDeps } from './sync-deps.ts';
 import { pathOf, type SyncStatus, type WaitingChange } from './sync-event.ts';
 import { SyncReporter } from './sync-reporter.ts';
 import { type OnBegin, type SyncReport, SyncRequest } from './sync-request.ts';
-import type { OnInTheWay } from './taken-names.ts';
-import { Tidying } from './tidying.ts';
+import { UnidentifiedVersions } from './unidentified-versions.ts';
 
 /** Pause after a turn that failed. */
 const TURN_AGAIN_MS = 5_000;
@@ -35,9 +35,9 @@ const TURN_AGAIN_MS = 5_000;
 export class SyncLoop {
   readonly #deps: SyncDeps;
   readonly #intents: Intents;
-  readonly #agenda: Agenda;
+  readonly #scheduler: PushScheduler;
   readonly #pusher: Pusher;
-  readonly #tidying: Tidying;
+  readonly #backgroundWork: BackgroundWork;
   readonly #reporter: SyncReporter;
   readonly #discarding: Discarding;
   readonly #refusals: Refusals;
@@ -66,8 +66,14 @@ export class SyncLoop {
     deps.health.onReachable(() => this.#wake());
     const pause = new PushPause({ store, clock, onEvent: (event) => deps.onEvent(event), onEnd: () => this.#wake() });
     this.#pause = pause;
-    const madeHere = new MadeHere(deps);
-    this.#tidying = new Tidying({ contents, madeHere, clock, log, isBusy: () => this.#pushing.size > 0 });
+    const unidentifiedVersions = new UnidentifiedVersions(deps);
+    this.#backgroundWork = new BackgroundWork({
+      contents,
+      unidentifiedVersions,
+      clock,
+      log,
+      isBusy: () => this.#pushing.size > 0,
+    });
     const isBusy = (ino: Inode): boolean => pushing.has(ino) || this.#refusals.has(ino) || this.#givingUp.has(ino);
     const pusherOf = (ino: Inode): Inode | null => (isBusy(ino) ? ino : pushing.starterFor(ino));
     const onWork = (): void => this.#wake();
@@ -75,23 +81,23 @@ export class SyncLoop {
     const onVoid = (ino: Inode): void => pushing.abort(ino, 'the file was removed');
     const requests = this.#requests;
     const isPaused = (): boolean => pause.current !== null;
-    const agenda = new Agenda({ ...deps, index, pusherOf, requests, onWork, onVoid, onUndecided, isPaused });
-    this.#agenda = agenda;
-    const onDirty = (ino: Inode): void => agenda.reconsider(ino);
-    const onInTheWay: OnInTheWay = (ino, asker, place) => agenda.inTheWay(ino, asker, place);
-    const onKeptOpen = (ino: Inode): void => agenda.keptOpen(ino);
-    const onNameless = (content: ContentId): void => madeHere.add(content);
+    const scheduler = new PushScheduler({ ...deps, index, pusherOf, requests, onWork, onVoid, onUndecided, isPaused });
+    this.#scheduler = scheduler;
+    const onDirty = (ino: Inode): void => scheduler.reconsider(ino);
+    const onInTheWay: OnInTheWay = (ino, asker, place) => scheduler.inTheWay(ino, asker, place);
+    const onKeptOpen = (ino: Inode): void => scheduler.keptOpen(ino);
+    const onNameless = (content: ContentId): void => unidentifiedVersions.add(content);
     this.#pusher = new Pusher({ ...deps, index, isBusy, onDirty, onInTheWay, onKeptOpen, onNameless });
-    this.#reporter = new SyncReporter({ ...deps, agenda, pushing });
+    this.#reporter = new SyncReporter({ ...deps, scheduler, pushing });
   }
 
   /** Continues with tables `intent` and `dirty`. */
   start(): void {
     if (this.#state !== 'new') throw new Error('a sync is started once');
     this.#state = 'running';
-    this.#agenda.load();
+    this.#scheduler.load();
     this.#pause.start();
-    this.#tidying.soon();
+    this.#backgroundWork.soon();
     this.#wake();
   }
 
@@ -101,9 +107,9 @@ export class SyncLoop {
    */
   changed(ino: Inode): void {
     if (this.#state !== 'running') return;
-    this.#agenda.changed(ino);
+    this.#scheduler.changed(ino);
     this.#reporter.changed();
-    this.#tidying.soon();
+    this.#backgroundWork.soon();
   }
 
   /**
@@ -123,14 +129,14 @@ export class SyncLoop {
       store,
       isBusy: (ino) => this.#pushing.has(ino) || this.#refusals.has(ino) || this.#intents.ownedBy(ino) !== undefined,
       isBeingWritten,
-      blockerOf: (ino, found) => this.#agenda.blockerOf(ino, found),
+      blockerOf: (ino, found) => this.#scheduler.blockerOf(ino, found),
       signal,
       onEnd: (ended) => this.#requests.delete(ended),
     });
     if (signal?.aborted) return request.report;
     this.#requests.add(request);
     onBegin?.(() => request.left());
-    for (const ino of request.inos()) this.#agenda.reconsider(ino);
+    for (const ino of request.inos()) this.#scheduler.reconsider(ino);
     request.check();
     this.#wake();
     return request.report;
@@ -158,8 +164,8 @@ export class SyncLoop {
     this.#state = 'stopped';
     this.#pause.stop();
     this.#refusals.stop();
-    this.#tidying.stop();
-    this.#agenda.stop();
+    this.#backgroundWork.stop();
+    this.#scheduler.stop();
     this.#pushing.abortAll('the mount stops');
     for (const request of this.#requests) request.abort(new DOMException('the mount stops', 'AbortError'));
     while (this.#pushing.size > 0) await this.#pushEnd();
@@ -193,7 +199,7 @@ export class SyncLoop {
     const inos = ino === undefined ? this.status().parked.map((parked) => parked.ino) : [ino];
     // Includes pushes that are about to be parked.
     for (const one of ino === undefined ? this.#refusals.inos() : [ino])
-      if (this.#refusals.drop(one)) this.#agenda.reconsider(one);
+      if (this.#refusals.drop(one)) this.#scheduler.reconsider(one);
     let retried = 0;
     store.transact((tx) => {
       for (const one of inos) {
@@ -203,7 +209,7 @@ export class SyncLoop {
         retried++;
       }
     });
-    for (const one of inos) this.#agenda.reconsider(one);
+    for (const one of inos) this.#scheduler.reconsider(one);
     this.#reporter.changed();
     this.#wake();
     return retried;
@@ -245,7 +251,7 @@ export class SyncLoop {
       return given;
     } finally {
       for (const ino of held) this.#givingUp.delete(ino);
-      for (const ino of held) this.#agenda.reconsider(ino);
+      for (const ino of held) this.#scheduler.reconsider(ino);
     }
   }
 
@@ -286,8 +292,8 @@ export class SyncLoop {
 
   /** One turn of the loop: decides about some nodes, starts what may start. Never long. */
   #turn(): void {
-    for (const push of this.#agenda.turn()) void this.#push(push);
-    if (this.#agenda.rest()) for (const request of this.#requests) request.check();
+    for (const push of this.#scheduler.turn()) void this.#push(push);
+    if (this.#scheduler.rest()) for (const request of this.#requests) request.check();
   }
 
   /** Never rejects. */
@@ -302,12 +308,12 @@ export class SyncLoop {
         const outcome = await this.#pusher.push(push.action, signal);
         // Recovering the outcome of the previous push does not count as a response to the next one, if there is one.
         const isLeft = store.get('dirty', ino) !== undefined || this.#intents.ownedBy(ino) !== undefined;
-        if (push.action.type !== 'find-out' || !isLeft) {
+        if (push.action.type !== 'recover' || !isLeft) {
           this.#unanswered.delete(ino);
           this.#refusals.drop(ino);
         }
         if (outcome !== 'unchanged') health.pushed();
-        this.#agenda.succeeded(push, outcome);
+        this.#scheduler.succeeded(push, outcome);
       }
     } catch (error) {
       const failure = pushFailureOf(error);
@@ -319,7 +325,7 @@ export class SyncLoop {
     const owner = this.#pushing.ownerOf(ino);
     this.#pushing.end(ino);
     if (!isInDoubt) this.#pushing.release(ino);
-    this.#over(push, () => this.#agenda.ended(push, owner));
+    this.#over(push, () => this.#scheduler.ended(push, owner));
     for (const heard of this.#onPushEnd.splice(0)) heard();
     this.#wake();
   }
@@ -334,7 +340,7 @@ export class SyncLoop {
       this.#failed(ino, type, failure, error);
     } catch (err) {
       this.#deps.log.error({ ino, err }, 'a failure was not recorded');
-      this.#agenda.failed(ino, null);
+      this.#scheduler.failed(ino, null);
     }
   }
 
@@ -346,18 +352,18 @@ export class SyncLoop {
     if (verdict === null) return this.#pushing.release(ino); // discarded, retried, or left to the next start
     if (verdict.type === 'refused') this.#record(owner, type, refusal, error);
     else if (verdict.type === 'unconfirmed') this.#record(owner, type, pushFailureOf(verdict.error), verdict.error);
-    else if (verdict.type === 'changed') this.#agenda.failed(owner, null);
+    else if (verdict.type === 'changed') this.#scheduler.failed(owner, null);
     this.#pushing.release(ino);
-    this.#over(push, () => this.#agenda.settled(push, owner));
+    this.#over(push, () => this.#scheduler.settled(push, owner));
     this.#wake();
   }
 
   /** Never throws. */
-  #over({ action: { ino } }: Push, tellAgenda: () => void): void {
+  #over({ action: { ino } }: Push, tellScheduler: () => void): void {
     try {
-      tellAgenda();
+      tellScheduler();
       this.#reporter.changed();
-      this.#tidying.soon();
+      this.#backgroundWork.soon();
       for (const request of this.#requests) request.check(ino);
     } catch (err) {
       this.#deps.log.error({ ino, err }, 'the end of a push was not reported to all');
@@ -367,7 +373,7 @@ export class SyncLoop {
   /** Whether the preflight changed what has to be done about the node. */
   async #isOvertaken({ action, before }: Push, signal: AbortSignal): Promise<boolean> {
     // Recovery is needed whatever happened to the place, and deletions have a preflight of their own.
-    if (action.type === 'find-out' || action.type === 'delete') return false;
+    if (action.type === 'recover' || action.type === 'delete') return false;
     const { store, isBeingWritten, beforePush } = this.#deps;
     const looking = beforePush?.(action.ino);
     if (looking === undefined) return false;
@@ -395,7 +401,7 @@ export class SyncLoop {
         if (failure.trouble === 'service') health.overloaded(failure.afterMs);
         else if (failure.trouble === 'error') health.erred(ino);
         // `this`: a local cause, or a state of the node. It says nothing about the service.
-        this.#agenda.failed(ino, failure.afterMs);
+        this.#scheduler.failed(ino, failure.afterMs);
         log[type === 'decide' ? 'error' : 'warn'](
           { ino, action: type, detail: failure.detail, err: error },
           'push postponed',
@@ -408,7 +414,7 @@ export class SyncLoop {
         // The node is parked even if this cannot be stored.
         const begun = this.#intents.ownedBy(ino);
         if (begun?.content != null && !mayHaveActed(begun)) this.#intents.forget(begun.id);
-        else if (!isParked) this.#agenda.failed(ino, null);
+        else if (!isParked) this.#scheduler.failed(ino, null);
         return;
       }
       default:
@@ -421,7 +427,7 @@ export class SyncLoop {
     const { answers } = this.#deps.health;
     const before = this.#unanswered.get(ino);
     this.#unanswered.set(ino, answers);
-    if (before !== undefined && before < answers) this.#agenda.failed(ino, null);
+    if (before !== undefined && before < answers) this.#scheduler.failed(ino, null);
   }
 
   /** @returns false for a node that is not dirty, because it was discarded: no person sees it parked, and none will retry it */
@@ -442,7 +448,7 @@ export class SyncLoop {
    */
   #dirtyWithin(within: Inode | null, whereUnknown: 'inside' | 'outside'): Inode[] {
     const { store } = this.#deps;
-    const inos = Array.from(this.#agenda.dirty(), ([ino]) => ino);
+    const inos = Array.from(this.#scheduler.dirty(), ([ino]) => ino);
     if (within === null) return inos;
     return inos.filter((ino) => ifSound(() => liesIn(store, ino, within)) ?? whereUnknown === 'inside');
   }

@@ -1,7 +1,7 @@
 import type { Inode } from '../base/vocabulary.ts';
 import { soundNode, staysHere } from '../store/node-table.ts';
-import type { Agenda } from './agenda.ts';
 import { type DirtyState, FolderStates, isWorse, stateOfDirty } from './folder-states.ts';
+import type { PushScheduler } from './push-scheduler.ts';
 import type { SyncDeps } from './sync-deps.ts';
 import {
   changeKindOf,
@@ -22,28 +22,28 @@ export class SyncReporter {
 
   constructor(deps: SyncReporterDeps) {
     this.#deps = deps;
-    const { store, clock, agenda, pushing } = deps;
+    const { store, clock, scheduler, pushing } = deps;
     this.#folders = new FolderStates({
-      ...{ store, clock, dirty: () => agenda.dirty() },
+      ...{ store, clock, dirty: () => scheduler.dirty() },
       isPushing: (ino) => pushing.has(ino),
     });
   }
 
   get status(): SyncStatus {
-    const { store, agenda, pushing } = this.#deps;
+    const { store, scheduler, pushing } = this.#deps;
     const parked: ParkedChange[] = [];
     let pending = 0;
-    for (const [ino, dirty] of agenda.dirty()) {
+    for (const [ino, dirty] of scheduler.dirty()) {
       pending++;
       if (dirty.parked !== null) parked.push(parkedChange(store, ino, dirty.parked));
     }
-    return { pending, pushing: pushing.size, postponed: agenda.postponed, parked };
+    return { pending, pushing: pushing.size, postponed: scheduler.postponed, parked };
   }
 
   /** All pending and parked changes, in no order. There may be very many: the caller yields to other work in between. */
   *changes(): Iterable<WaitingChange> {
-    const { store, clock, agenda, pushing } = this.#deps;
-    for (const [ino, dirty] of agenda.dirty()) {
+    const { store, clock, scheduler, pushing } = this.#deps;
+    for (const [ino, dirty] of scheduler.dirty()) {
       if (dirty.parked !== null) {
         yield { parked: parkedChange(store, ino, dirty.parked) };
         continue;
@@ -51,14 +51,14 @@ export class SyncReporter {
       const node = soundNode(store, ino);
       if (node === undefined) continue;
       const kind = changeKindOf(node);
-      const dueMs = agenda.dueMs(ino);
+      const dueMs = scheduler.dueMs(ino);
       const isDue = dueMs <= clock.elapsedMs() || pushing.has(ino);
       const pending: PendingChange = {
         ino,
         kind,
         sizeBytes: kind === 'upload' ? (node.local?.sizeBytes ?? null) : null,
         dueMs: isDue ? null : Math.round(clock.nowMs() + dueMs - clock.elapsedMs()),
-        attempts: agenda.failuresOf(ino),
+        attempts: scheduler.failuresOf(ino),
       };
       yield { pending };
     }
@@ -66,7 +66,7 @@ export class SyncReporter {
 
   /** Failed pushes that were postponed, since the start. */
   get postponed(): number {
-    return this.#deps.agenda.postponed;
+    return this.#deps.scheduler.postponed;
   }
 
   /** A node was changed, or its push began or ended. */
@@ -89,7 +89,7 @@ export class SyncReporter {
 }
 
 export interface SyncReporterDeps extends Pick<SyncDeps, 'store' | 'clock'> {
-  readonly agenda: Pick<Agenda, 'dirty' | 'dueMs' | 'failuresOf' | 'postponed'>;
+  readonly scheduler: Pick<PushScheduler, 'dirty' | 'dueMs' | 'failuresOf' | 'postponed'>;
   /** Nodes that are being pushed. */
   readonly pushing: { readonly size: number; has(ino: Inode): boolean };
 }

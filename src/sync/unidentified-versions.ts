@@ -17,8 +17,8 @@ import type { UploadService } from './remote-changes.ts';
  * never evicts. Learning the name costs one request per file. So the requests wait until the cache exceeds its budget; then each named draft
  * becomes a version like any other.
  */
-export class MadeHere {
-  readonly #deps: MadeHereDeps;
+export class UnidentifiedVersions {
+  readonly #deps: UnidentifiedVersionsDeps;
   /** Sealed drafts that the service holds as versions without a known name, oldest first. */
   readonly #nameless = new Set<ContentId>();
   #isLoaded = false;
@@ -26,7 +26,7 @@ export class MadeHere {
   #failures = 0;
   #closedUntilMs = 0;
 
-  constructor(deps: MadeHereDeps) {
+  constructor(deps: UnidentifiedVersionsDeps) {
     this.#deps = deps;
   }
 
@@ -129,7 +129,7 @@ export class MadeHere {
   }
 }
 
-export interface MadeHereDeps {
+export interface UnidentifiedVersionsDeps {
   readonly store: StoreWriter;
   readonly contents: Contents;
   readonly intents: Pick<Intents, 'ownedBy'>;

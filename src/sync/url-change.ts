@@ -13,10 +13,10 @@ import type { RemoteNaming } from './remote-naming.ts';
  * Finds a moved resource again. A move may change the address of a resource (docs/service.md 13.1). If the response with the new address was
  * lost, no resource has the old address, and repeating the move gets a 404. That 404 does not mean that the file was deleted.
  */
-export class NewAddress {
-  readonly #deps: NewAddressDeps;
+export class UrlChange {
+  readonly #deps: UrlChangeDeps;
 
-  constructor(deps: NewAddressDeps) {
+  constructor(deps: UrlChangeDeps) {
     this.#deps = deps;
   }
 
@@ -98,7 +98,7 @@ export class NewAddress {
   }
 }
 
-export interface NewAddressDeps {
+export interface UrlChangeDeps {
   readonly store: StoreWriter;
   readonly naming: Pick<RemoteNaming, 'toRemoteName' | 'toFileName'>;
   readonly changes: Pick<RemoteChanges, 'list'>;

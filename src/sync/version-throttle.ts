@@ -6,7 +6,7 @@ import type { Inode } from '../base/vocabulary.ts';
  * morning's version within three minutes. So the interval between two pushes of a file grows with its number of versions in the last hour,
  * from 2 s to 5 min. It grows fourfold each time: doubling would make ten versions of 40 saves in 20 minutes.
  */
-export class VersionPace {
+export class VersionThrottle {
   readonly #clock: Clock;
   /** Moments of the latest versions of each file, oldest first, by `elapsedMs`. */
   readonly #made = new Map<Inode, number[]>();

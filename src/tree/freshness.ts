@@ -11,7 +11,7 @@ import { ListingAhead } from './listing-ahead.ts';
 import type { ListingFence } from './listing-fence.ts';
 import { listPages } from './listing-pages.ts';
 import { type HeldRemovals, MissingEntries } from './missing-entries.ts';
-import { PushLook } from './push-look.ts';
+import { PushPreflight } from './push-preflight.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import type { Tree } from './tree.ts';
 import { WATCHED_MAX, WatchedFolders } from './watched-folders.ts';
@@ -51,7 +51,7 @@ export class Freshness {
   readonly #readTimeoutMs: number;
   readonly #ahead: ListingAhead;
   readonly #behind: BackgroundListings;
-  readonly #pushLook: PushLook;
+  readonly #pushPreflight: PushPreflight;
   readonly #health: ServiceHealth;
   readonly #stop = new AbortController();
 
@@ -84,7 +84,7 @@ export class Freshness {
         !this.#underWay.has(folder) && (ifReadable(this.#log, folder, () => this.#isDue(folder)) ?? false),
       list: (folder) => this.#inBackground(folder),
     });
-    this.#pushLook = new PushLook({
+    this.#pushPreflight = new PushPreflight({
       tree: deps.tree,
       clock: deps.clock,
       log: deps.log,
@@ -174,7 +174,7 @@ export class Freshness {
    * would accept a push into a trashed folder, and no user would see it. Never rejects.
    */
   beforePush(ino: Inode): void | Promise<void> {
-    return this.#pushLook.before(ino);
+    return this.#pushPreflight.before(ino);
   }
 
   /**

@@ -11,8 +11,8 @@ export interface NodeEvents {
   written: [ino: Inode];
   /** Changes that no user operation made: by listings, by the sync, by a revalidation. */
   remote: [changes: readonly TreeInvalidation[]];
-  /** A save replaced the node of a file (`Succession`); emitted before the removal of the former one. */
-  succession: [former: Inode, heir: Inode];
+  /** A save replaced the node of a file (`OwnershipTransfer`); emitted before the removal of the former one. */
+  ownershipTransferred: [from: Inode, to: Inode];
   /** Nodes came back that were pinned before they were gone; the store has their pins. */
   pinned: [inos: readonly Inode[]];
 }
@@ -26,7 +26,7 @@ export class NodeChanges {
     local: [],
     written: [],
     remote: [],
-    succession: [],
+    ownershipTransferred: [],
     pinned: [],
   };
 

@@ -11,7 +11,7 @@ import { isBackupName, type NamePlace, type VacatedName, type VacatedNames } fro
  * (c) delete and create. The service would see a deletion and a new file each time. Instead, the file that ends up with the name takes over
  * the resource, and its bytes become the next version.
  */
-export class Succession {
+export class OwnershipTransfer {
   readonly #intents: Intents;
   readonly #changed: (ino: Inode, what: 'moved' | 'removed') => void;
   readonly #succeeded: (former: Inode, heir: Inode) => void;

@@ -5,7 +5,7 @@ import { ifReadable } from './if-readable.ts';
 import type { MissingEntryQuestion } from './listing-application.ts';
 import type { Tree } from './tree.ts';
 
-export interface PushLookDeps {
+export interface PushPreflightDeps {
   readonly tree: Tree;
   readonly clock: Clock;
   readonly log: Logger;
@@ -26,12 +26,12 @@ const PAUSE_MS = 60_000;
 const REMEMBERED_MAX = 1_000;
 
 /** Preflight of a push (ADR 24): checks that the target folders still exist. */
-export class PushLook {
-  readonly #deps: PushLookDeps;
+export class PushPreflight {
+  readonly #deps: PushPreflightDeps;
   /** Time of the last listing for a push (`elapsedMs`), by folder; oldest first. */
   readonly #askedMs = new Map<Inode, number>();
 
-  constructor(deps: PushLookDeps) {
+  constructor(deps: PushPreflightDeps) {
     this.#deps = deps;
   }
 

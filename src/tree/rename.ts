@@ -5,7 +5,7 @@ import { childOf, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
 import { isComplete, isEmpty, isWithin, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
 import type { Names } from './names.ts';
-import type { Succession } from './succession.ts';
+import type { OwnershipTransfer } from './ownership-transfer.ts';
 
 export type RenameMode = 'replace' | 'no-replace' | 'exchange';
 
@@ -22,12 +22,12 @@ export interface RenameResult {
 /** rename(2) within one change of the store. @throws FsError as `Tree.rename` says */
 export function renameNode(
   tx: Transaction,
-  rules: { readonly names: Names; readonly succession: Succession },
+  rules: { readonly names: Names; readonly ownershipTransfer: OwnershipTransfer },
   places: { readonly parent: Inode; readonly name: string; readonly newParent: Inode; readonly newName: string },
   mode: RenameMode,
   nowMs: number,
 ): RenameResult {
-  const { names, succession } = rules;
+  const { names, ownershipTransfer } = rules;
   const { parent, name, newParent, newName } = places;
   const now = timespecOfMs(nowMs);
   const from = liveFolder(tx, parent);
@@ -50,22 +50,22 @@ export function renameNode(
   let remote: RemoteFacet | undefined;
   if (target === undefined && !to.localOnly) {
     const place = { parent: newParent, name: newName, kind: found.kind };
-    remote = succession.reclaim(tx, place, travelling, found.ino, nowMs);
+    remote = ownershipTransfer.reclaim(tx, place, travelling, found.ino, nowMs);
   }
   const localOnly = remote === undefined && staysAt(tx, names, found, { folder: to, name: newName, holder: target });
-  const source = changedLocality(tx, succession, found, localOnly, nowMs);
+  const source = changedLocality(tx, ownershipTransfer, found, localOnly, nowMs);
 
   let swapped: NodeRecord | null = null;
   if (target?.local != null && mode === 'exchange') {
     const stays = staysAt(tx, names, target, { folder: from, name, holder: found });
-    const other = changedLocality(tx, succession, tx.get('node', target.ino) ?? target, stays, nowMs);
+    const other = changedLocality(tx, ownershipTransfer, tx.get('node', target.ino) ?? target, stays, nowMs);
     swapped = { ...other, local: { ...target.local, parent, name, ctime: now } };
     writeNode(tx, other, swapped, nowMs);
   } else if (target !== undefined) {
-    remote = succession.replace(tx, source, target, nowMs);
+    remote = ownershipTransfer.replace(tx, source, target, nowMs);
   }
 
-  // The succession may have changed it.
+  // The transfer may have changed it.
   const current = tx.get('node', source.ino) ?? source;
   const local = { ...found.local, parent: newParent, name: newName, ctime: now };
   const moved: NodeRecord = { ...current, localOnly, local, remote: remote ?? current.remote };
@@ -101,7 +101,7 @@ function staysAt(
  */
 function changedLocality(
   tx: Transaction,
-  succession: Succession,
+  ownershipTransfer: OwnershipTransfer,
   node: NodeRecord,
   localOnly: boolean,
   nowMs: number,
@@ -112,7 +112,7 @@ function changedLocality(
   const before = tx.get('node', node.ino) ?? node;
   const after = { ...before, localOnly, remote: localOnly ? null : before.remote };
   writeNode(tx, before, after, nowMs);
-  if (localOnly) succession.giveUp(tx, before, nowMs);
+  if (localOnly) ownershipTransfer.giveUp(tx, before, nowMs);
   return after;
 }
 

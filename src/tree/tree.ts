@@ -27,11 +27,11 @@ import type { ListingFence } from './listing-fence.ts';
 import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
 import type { Names } from './names.ts';
 import type { LocalChangeKind, NodeChanges } from './node-changes.ts';
+import { OwnershipTransfer } from './ownership-transfer.ts';
 import type { ReceivedChange } from './received-changes.ts';
 import type { OpenHere, RemoteDeletions } from './remote-deletions.ts';
 import { type RenameMode, renameNode } from './rename.ts';
 import { rootNode } from './root-node.ts';
-import { Succession } from './succession.ts';
 import { VacatedNames } from './vacated-names.ts';
 
 export type { AbsenceOutcome, MergeOutcome, MissingEntryQuestion, TreeInvalidation } from './listing-application.ts';
@@ -83,7 +83,7 @@ export class Tree {
   readonly #contents: Contents;
   readonly #names: Names;
   readonly #clock: Clock;
-  readonly #succession: Succession;
+  readonly #ownershipTransfer: OwnershipTransfer;
   readonly #listings: ListingApplication;
   readonly #changes: NodeChanges;
 
@@ -94,12 +94,12 @@ export class Tree {
     this.#clock = deps.clock;
     this.#changes = deps.changes;
     this.vacated = new VacatedNames(deps.options);
-    this.#succession = new Succession({
+    this.#ownershipTransfer = new OwnershipTransfer({
       ...deps,
       vacated: this.vacated,
       isPinned: (ino) => pinnedNodes(deps.store).includes(ino),
       changed: (ino, what) => this.#tellLocal(ino, what),
-      succeeded: (former, heir) => this.#changes.emit('succession', former, heir),
+      succeeded: (former, heir) => this.#changes.emit('ownershipTransferred', former, heir),
     });
     this.#listings = new ListingApplication({
       ...deps,
@@ -164,7 +164,7 @@ export class Tree {
 
   /**
    * Creates an entry. A file gets an empty draft, so that it is pushed; it takes over a resource that had the name a
-   * moment ago (`Succession`).
+   * moment ago (`OwnershipTransfer`).
    *
    * @throws FsError EEXIST · ENOENT the folder was deleted · ENOTDIR · ENAMETOOLONG, EILSEQ, EINVAL, EPERM from
    * `Names.check`
@@ -179,7 +179,7 @@ export class Tree {
       const { kind, mode, uid, gid } = init;
       const ino = newInode(tx);
       const place = { parent, name, kind };
-      const remote = folder.localOnly ? undefined : this.#succession.reclaim(tx, place, undefined, ino, nowMs);
+      const remote = folder.localOnly ? undefined : this.#ownershipTransfer.reclaim(tx, place, undefined, ino, nowMs);
       // A save continues a travelling file even under a local-only name.
       const localOnly =
         folder.localOnly || isSpecial(init.kind) || (remote === undefined && this.#names.staysLocal(name));
@@ -243,7 +243,9 @@ export class Tree {
       if (local?.content == null) throw new FsError('ENOENT');
       this.#contents.flush(tx, local.content);
       const localOnly = folder.localOnly || this.#names.staysLocal(name);
-      const remote = localOnly ? undefined : this.#succession.reclaim(tx, { parent, name, kind }, nameless, ino, nowMs);
+      const remote = localOnly
+        ? undefined
+        : this.#ownershipTransfer.reclaim(tx, { parent, name, kind }, nameless, ino, nowMs);
       const named: NodeRecord = {
         ...nameless,
         localOnly,
@@ -296,14 +298,14 @@ export class Tree {
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
       return node;
     });
-    this.#succession.vacate(removed, 'unlinked', nowMs);
+    this.#ownershipTransfer.vacate(removed, 'unlinked', nowMs);
     this.#tellLocal(removed.ino, 'removed');
     return { removed };
   }
 
   /**
    * rename(2) with its flags. A file that replaces another one as part of a save takes over its resource
-   * (`Succession`). `replaced`: the node that lost its name; null if none did.
+   * (`OwnershipTransfer`). `replaced`: the node that lost its name; null if none did.
    *
    * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV between
    * local-only and travelling places, for a folder with entries or a file whose bytes may not all be here (mv(1) then
@@ -320,12 +322,12 @@ export class Tree {
     const nowMs = this.#clock.nowMs();
     const places = { parent, name, newParent, newName };
     const result = this.#store.transact((tx) => {
-      const rules = { names: this.#names, succession: this.#succession };
+      const rules = { names: this.#names, ownershipTransfer: this.#ownershipTransfer };
       return renameNode(tx, rules, places, mode, nowMs);
     });
     const { moved, before, replaced, swapped } = result;
     if (moved !== before) {
-      if (mode !== 'exchange') this.#succession.vacate(before, 'renamed', nowMs);
+      if (mode !== 'exchange') this.#ownershipTransfer.vacate(before, 'renamed', nowMs);
       if (replaced !== null) this.#tellLocal(replaced.ino, 'removed');
       if (swapped !== null) this.#tellLocal(swapped.ino, 'moved');
       this.#tellLocal(moved.ino, 'moved');

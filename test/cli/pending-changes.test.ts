@@ -40,7 +40,7 @@ function fill(store: { transact: MemoryStore['transact'] }): Inode[] {
 const reporterOf = (store: MemoryStore) =>
   new SyncReporter({
     ...{ store, clock: systemClock, pushing: new Set<Inode>() },
-    agenda: { dirty: () => store.all('dirty'), dueMs: () => 0, failuresOf: () => 0, postponed: 0 },
+    scheduler: { dirty: () => store.all('dirty'), dueMs: () => 0, failuresOf: () => 0, postponed: 0 },
   });
 
 test('counting any number of pending changes does not block the event loop', async () => {

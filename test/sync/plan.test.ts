@@ -242,7 +242,7 @@ describe('what waits', () => {
   });
 
   test('a node with an unknown outcome waits for its recovery, and nothing comes before that', () => {
-    expect(decisions([file], { isUnsure: isIt(2) })(2)).toEqual({ type: 'push', action: { type: 'find-out', ino: 2 } });
+    expect(decisions([file], { isUnsure: isIt(2) })(2)).toEqual({ type: 'push', action: { type: 'recover', ino: 2 } });
   });
 
   test('a node waits for a push that another node began and that works for it now', () => {

@@ -3,9 +3,9 @@ import { silentLogger } from '../../src/base/log.ts';
 import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
-import { Agenda } from '../../src/sync/agenda.ts';
 import { DirtyIndex } from '../../src/sync/dirty-index.ts';
 import type { Push } from '../../src/sync/push.ts';
+import { PushScheduler } from '../../src/sync/push-scheduler.ts';
 import { ListingFence } from '../../src/tree/listing-fence.ts';
 import { Names } from '../../src/tree/names.ts';
 import { NodeChanges } from '../../src/tree/node-changes.ts';
@@ -14,7 +14,7 @@ import { MemoryStore } from '../tree/memory-store.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { MemoryContents } from './memory-contents.ts';
 
-/** The agenda by itself: no service, and nobody who pushes but the test. */
+/** The scheduler by itself: no service, and nobody who pushes but the test. */
 
 const SETTLE_MS = 2_000;
 const url = (name: string): ResourceUrl => `http://127.0.0.1/${name}` as ResourceUrl;
@@ -22,7 +22,7 @@ const url = (name: string): ResourceUrl => `http://127.0.0.1/${name}` as Resourc
 let clock: ManualClock;
 let store: MemoryStore;
 let tree: Tree;
-let agenda: Agenda;
+let scheduler: PushScheduler;
 let health: { retryAtMs: number; isProbing: boolean };
 let pushing: Set<Inode>;
 /** How often a turn was asked for. */
@@ -43,7 +43,7 @@ beforeEach(() => {
   const options = { saveWindowMs: 60_000, settleMs: SETTLE_MS };
   const changes = new NodeChanges();
   tree = new Tree({ store, contents, names, intents, fence, clock, changes, log: silentLogger, options });
-  agenda = new Agenda({
+  scheduler = new PushScheduler({
     store,
     names,
     index,
@@ -66,7 +66,7 @@ beforeEach(() => {
       asked += 1;
     },
   });
-  changes.on('local', (ino) => agenda.changed(ino));
+  changes.on('local', (ino) => scheduler.changed(ino));
 });
 
 function make(name: string, kind: 'file' | 'folder' = 'folder', parent: Inode = ROOT_INODE): Inode {
@@ -76,7 +76,7 @@ function make(name: string, kind: 'file' | 'folder' = 'folder', parent: Inode = 
 /** One turn. @returns what is being pushed from now on */
 function turn(): Push[] {
   const begun: Push[] = [];
-  for (const push of agenda.turn()) {
+  for (const push of scheduler.turn()) {
     pushing.add(push.action.ino);
     begun.push(push);
   }
@@ -96,27 +96,27 @@ function acknowledge(push: Push): void {
     const remote = { resource: url(String(ino)), parent, name, shownAs: name, content, sizeBytes, ...unknown };
     writeNode(tx, node, { ...node, remote }, clock.nowMs());
   });
-  agenda.succeeded(push, 'done');
+  scheduler.succeeded(push, 'done');
   over(push);
 }
 
 function over(push: Push): void {
   pushing.delete(push.action.ino);
-  agenda.ended(push, push.action.ino);
+  scheduler.ended(push, push.action.ino);
 }
 
 test('a changed node is ready once, at the end of its settle delay', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS - 1);
   expect(turn()).toEqual([]);
-  expect([agenda.rest(), asked]).toEqual([true, 0]);
+  expect([scheduler.rest(), asked]).toEqual([true, 0]);
 
   clock.advance(1);
 
   expect(asked).toBe(1);
   const begun = turn();
   expect(begun.map(({ action }) => action)).toEqual([{ type: 'create-folder', ino, parent: ROOT_INODE, name: 'a' }]);
-  expect([turn(), agenda.rest()]).toEqual([[], false]);
+  expect([turn(), scheduler.rest()]).toEqual([[], false]);
 });
 
 test.each(['', ', and its record is read anew'])('a push without an effect is repeated only after a pause%s', (how) => {
@@ -128,7 +128,7 @@ test.each(['', ', and its record is read anew'])('a push without an effect is re
   if (how !== '') store.forget();
   const [push] = turn();
   if (push === undefined) throw new Error('nothing is pushed');
-  agenda.succeeded(push, 'done');
+  scheduler.succeeded(push, 'done');
   over(push);
 
   expect(turn()).toEqual([]);
@@ -140,7 +140,7 @@ test('a new change restarts the settle delay', () => {
   const ino = make('a');
   clock.advance(SETTLE_MS - 1);
   tree.change(ino, { mode: 0o700 });
-  agenda.changed(ino);
+  scheduler.changed(ino);
   clock.advance(SETTLE_MS - 1);
   expect(turn()).toEqual([]);
 
@@ -162,8 +162,8 @@ test('a node in a new folder is pushed after the folder, and no node stays dirty
   for (const push of second) acknowledge(push);
 
   expect(turn()).toEqual([]);
-  agenda.rest(); // looks once after what changed without a word
-  expect([turn(), agenda.rest(), [...agenda.dirty()]]).toEqual([[], true, []]);
+  scheduler.rest(); // looks once after what changed without a word
+  expect([turn(), scheduler.rest(), [...scheduler.dirty()]]).toEqual([[], true, []]);
 });
 
 test('a push that starts affects the later decisions of the same turn', () => {
@@ -189,7 +189,7 @@ test('a queued node keeps its place, and is planned when its place comes', () =>
   const inos = [make('a'), make('b'), make('c')];
   clock.advance(SETTLE_MS);
   expect(turn()).toEqual([]);
-  agenda.reconsider(inos[0] as Inode);
+  scheduler.reconsider(inos[0] as Inode);
   tree.remove(ROOT_INODE, 'b', 'folder');
   clock.advance(60_000);
 
@@ -201,7 +201,7 @@ test('no push is ready before the retry time, and a turn is requested for that t
   clock.advance(SETTLE_MS);
   health.retryAtMs = clock.elapsedMs() + 5_000;
   expect(turn()).toEqual([]);
-  expect(agenda.rest()).toBe(false);
+  expect(scheduler.rest()).toBe(false);
   asked = 0;
 
   clock.advance(5_000);
@@ -218,7 +218,7 @@ test('a retry time that passes between two readings of the clock still starts a 
   clock.advance(1);
   asked = 0;
 
-  expect(agenda.rest()).toBe(false);
+  expect(scheduler.rest()).toBe(false);
   clock.advance(0);
 
   expect(asked).toBe(1);
@@ -245,16 +245,16 @@ test('a failed push is ready again after a growing pause, or immediately if a sy
   for (let attempt = 1; attempt <= 3; attempt++) {
     const [push] = turn();
     if (push === undefined) throw new Error('not ready');
-    agenda.failed(ino, null);
+    scheduler.failed(ino, null);
     over(push);
-    expect([turn(), agenda.rest(), agenda.failuresOf(ino)]).toEqual([[], expect.anything(), attempt]);
-    pauses.push(agenda.dueMs(ino) - clock.elapsedMs());
-    if (attempt < 3) clock.advance(agenda.dueMs(ino) - clock.elapsedMs());
+    expect([turn(), scheduler.rest(), scheduler.failuresOf(ino)]).toEqual([[], expect.anything(), attempt]);
+    pauses.push(scheduler.dueMs(ino) - clock.elapsedMs());
+    if (attempt < 3) clock.advance(scheduler.dueMs(ino) - clock.elapsedMs());
   }
 
   expect(pauses[0]).toBeGreaterThan(0);
   expect(pauses).toEqual([...pauses].sort((a, b) => a - b));
   expect(new Set(pauses).size).toBe(3);
-  agenda.reconsider(ino);
+  scheduler.reconsider(ino);
   expect(inosOf(turn())).toEqual([ino]);
 });

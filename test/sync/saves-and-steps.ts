@@ -224,7 +224,7 @@ export interface History {
 }
 
 const OURS_TO_FILL_MS = 31_000;
-/** `version-pace` lets each file go once in so long at least. */
+/** `version-throttle` lets each file go once in so long at least. */
 const PACE_MS_MAX = 301_000;
 
 export class SavesAndSteps {

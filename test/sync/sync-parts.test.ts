@@ -3,7 +3,7 @@ import type { RemoteVersion } from '../../src/base/resources.ts';
 import type { Inode, VersionUrl } from '../../src/base/vocabulary.ts';
 import { judgeHistory } from '../../src/sync/conflict.ts';
 import { PushQueue } from '../../src/sync/push-queue.ts';
-import { VersionPace } from '../../src/sync/version-pace.ts';
+import { VersionThrottle } from '../../src/sync/version-throttle.ts';
 import { conflictMark, conflictName, conflictPrefix } from '../../src/tree/conflict-name.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { MODEL_ROOT } from './model-service.ts';
@@ -196,7 +196,7 @@ test('40 saves in 20 minutes make at most 8 versions, and a sync request makes o
 
 test('the version throttle is as before after an hour without saves', () => {
   const clock = new ManualClock();
-  const pace = new VersionPace(clock);
+  const pace = new VersionThrottle(clock);
   for (let n = 0; n < 5; n++) pace.note(1 as Inode);
   expect(pace.notBeforeMs(1 as Inode)).toBeGreaterThan(clock.elapsedMs() + 100_000);
 

@@ -12,7 +12,7 @@ import {
 import type { Contents } from '../../src/bytes/contents.ts';
 import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
-import { MadeHere } from '../../src/sync/made-here.ts';
+import { UnidentifiedVersions } from '../../src/sync/unidentified-versions.ts';
 import { SyncedSide } from '../harness/synced-side.ts';
 import { sampleContent, sampleLocal, sampleNode, sampleRemote } from '../store/sample-records.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
@@ -228,7 +228,7 @@ test('a damaged row of a pushed local file blocks no other name', async () => {
       return history(file);
     },
   };
-  const madeHere = new MadeHere({
+  const unidentifiedVersions = new UnidentifiedVersions({
     store,
     contents,
     intents: new Intents(store),
@@ -237,9 +237,9 @@ test('a damaged row of a pushed local file blocks no other name', async () => {
     log: silentLogger,
   });
 
-  await madeHere.nameVersions(new AbortController().signal);
+  await unidentifiedVersions.nameVersions(new AbortController().signal);
 
-  expect(madeHere.pauseMs).toBe(0);
-  expect(madeHere.isNeeded).toBe(false);
+  expect(unidentifiedVersions.pauseMs).toBe(0);
+  expect(unidentifiedVersions.isNeeded).toBe(false);
   expect(adopted.sort((one, other) => one - other)).toEqual(ids.filter((id) => ![lost, inLoad, asked].includes(id)));
 });

@@ -8,8 +8,8 @@ import { MODEL_ROOT } from './model-service.ts';
 
 /** The service gives what is moved a new address (301): the old one is nobody's from then on, or leads to the new one. */
 
-const NEW = 'm:file/new-address' as ResourceUrl;
-const NEW_FOLDER = 'm:folder/new-address' as ResourceUrl;
+const NEW = 'm:file/url-change' as ResourceUrl;
+const NEW_FOLDER = 'm:folder/url-change' as ResourceUrl;
 let synced: SyncedSide;
 let from: ResourceUrl;
 let to: ResourceUrl;
