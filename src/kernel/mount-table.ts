@@ -1,16 +1,30 @@
+import { spawnSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 
-/** One line of /proc/self/mountinfo (proc(5)). Reading it never accesses a file system, so it cannot hang on a dead one. */
+/** One mount. Reading the table never accesses a file system, so it cannot hang on a dead one. */
 export interface MountEntry {
   readonly directory: string;
   readonly type: string;
   readonly source: string;
-  /** major:minor of the device, as in /sys/class/bdi. */
+  /** major:minor of the device, as in /sys/class/bdi. On macOS, whose table has no devices, the source. */
   readonly device: string;
 }
 
 /** All mounts visible to this process; of several on one directory the topmost is last. */
-export function readMountTable(text: string = readFileSync('/proc/self/mountinfo', 'utf8')): MountEntry[] {
+export function readMountTable(): MountEntry[] {
+  return process.platform === 'darwin'
+    ? parseMountOutput(spawnSync('/sbin/mount', { encoding: 'utf8' }).stdout ?? '')
+    : parseMountInfo(readFileSync('/proc/self/mountinfo', 'utf8'));
+}
+
+/** The lines of mount(8) on macOS: `SOURCE on DIRECTORY (TYPE, FLAG, …)`. */
+export function parseMountOutput(text: string): MountEntry[] {
+  const lines = [...text.matchAll(/^(.*?) on (\/.*) \(([^,()]+)[^()]*\)$/gm)];
+  return lines.map(([, source = '', directory = '', type = '']) => ({ directory, type, source, device: source }));
+}
+
+/** The lines of /proc/self/mountinfo (proc(5)). */
+export function parseMountInfo(text: string): MountEntry[] {
   const entries: MountEntry[] = [];
   for (const line of text.split('\n')) {
     const [before, after] = line.split(' - ');

@@ -150,12 +150,12 @@ export function flagsForFuse(flags: readonly string[]): readonly string[] {
 
 /** @throws FsError EBUSY when in use and not lazily */
 export function unmountDirectory(directory: string, how: 'orderly' | 'lazily', addon: KernelAddon): void {
-  if (process.geteuid?.() === 0) {
+  if (process.geteuid?.() === 0 && process.platform !== 'darwin') {
     checked(`unmount ${directory}`, addon.unmount(directory, how === 'lazily' ? MNT_DETACH : 0));
     return;
   }
-  const args = ['-u', '-q', ...(how === 'lazily' ? ['-z'] : []), '--', directory];
-  const result = spawnSync('fusermount3', args, {
+  const { command, args } = unmountCommand(directory, how);
+  const result = spawnSync(command, args, {
     stdio: ['ignore', 'ignore', 'pipe'],
     env: { ...process.env, PATH: programPath() },
     encoding: 'utf8',
@@ -170,11 +170,7 @@ export function unmountDirectory(directory: string, how: 'orderly' | 'lazily', a
 
 /** As `unmountDirectory`, in a child process: unmounting flushes, and the calling thread must reply meanwhile. */
 export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'): Promise<void> {
-  const asRoot = process.geteuid?.() === 0;
-  const command = asRoot ? 'umount' : 'fusermount3';
-  const args = asRoot
-    ? ['-i', '--no-canonicalize', ...(how === 'lazily' ? ['-l'] : []), '--', directory]
-    : ['-u', ...(how === 'lazily' ? ['-z'] : []), '--', directory];
+  const { command, args } = unmountCommand(directory, how);
   return new Promise((done, fail) => {
     const child = spawn(command, args, {
       stdio: ['ignore', 'ignore', 'pipe'],
@@ -196,6 +192,15 @@ export function unmountInBackground(directory: string, how: 'orderly' | 'lazily'
         );
     });
   });
+}
+
+/** The command that unmounts a directory on this system, for this user. macOS detaches a mount in use only by force (umount(8)). */
+function unmountCommand(directory: string, how: 'orderly' | 'lazily'): { command: string; args: string[] } {
+  const isLazy = how === 'lazily';
+  if (process.platform === 'darwin') return { command: 'umount', args: [...(isLazy ? ['-f'] : []), directory] };
+  if (process.geteuid?.() === 0)
+    return { command: 'umount', args: ['-i', '--no-canonicalize', ...(isLazy ? ['-l'] : []), '--', directory] };
+  return { command: 'fusermount3', args: ['-u', ...(isLazy ? ['-z'] : []), '--', directory] };
 }
 
 /**

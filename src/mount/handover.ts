@@ -2,9 +2,9 @@ import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { callControl, NoMountError } from '../control/client.ts';
 import type { Status } from '../control/status-model.ts';
+import { mountOn } from '../kernel/mount-table.ts';
 import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import { exitCode } from './exit-codes.ts';
-import { mountAt } from './mount-point.ts';
 
 /** Limit of the wait for the store of a mount that is ending. After it the start fails, and names the process that has the store. */
 const HANDOVER_MS_MAX = 10_000;
@@ -69,7 +69,7 @@ async function askToPutDown(socketPath: string): Promise<Owner | null> {
   const signal = AbortSignal.timeout(HANDOVER_MS_MAX);
   try {
     const { phase, directory, ...owner } = await callControl(socketPath, 'status', {}, { signal });
-    if (phase === 'running' && mountAt(directory) !== null) return 'in use';
+    if (phase === 'running' && mountOn(directory) !== null) return 'in use';
     expectSameLayout(owner);
     if (phase === 'running') return 'unmounted';
     await callControl(socketPath, 'umount', { timeoutMs: 0 }, { signal });

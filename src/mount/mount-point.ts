@@ -1,20 +1,14 @@
 import { execFile, spawnSync } from 'node:child_process';
-import { accessSync, constants, lstatSync, readdirSync, readFileSync, readlinkSync, realpathSync } from 'node:fs';
+import { accessSync, constants, lstatSync, readdirSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import { type Fusermount, findFusermount, whyNoFusermount } from '../kernel/fusermount.ts';
 import { loadKernelAddon } from '../kernel/kernel-addon.ts';
+import { type MountEntry, mountOn, readMountTable } from '../kernel/mount-table.ts';
 import { unmountDirectory } from '../kernel/mounting.ts';
 import { MOUNT_SUBTYPE } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
-
-/** The used fields of a line of /proc/self/mountinfo. */
-export interface MountEntry {
-  readonly directory: string;
-  readonly type: string;
-  readonly source: string;
-}
 
 /** How long a mount may take to answer before it counts as hanging. */
 const PROBE_MS_MAX = 3000;
@@ -109,23 +103,6 @@ function realPathOf(path: string): string {
   }
 }
 
-/** The mounts of this mount namespace; the last one on a directory is the one that is seen. */
-export function mountTable(text: string = readFileSync('/proc/self/mountinfo', 'utf8')): readonly MountEntry[] {
-  return text
-    .split('\n')
-    .filter((line) => line !== '')
-    .map((line) => {
-      const [before = '', after = ''] = line.split(' - ', 2);
-      const [type = '', source = ''] = after.split(' ');
-      return { directory: unescapeField(before.split(' ')[4] ?? ''), type, source: unescapeField(source) };
-    });
-}
-
-/** The mount that is seen at exactly this path; null when nothing is mounted there. Touches the mount table only. */
-export function mountAt(path: string): MountEntry | null {
-  return mountTable().findLast((entry) => entry.directory === path) ?? null;
-}
-
 /** Whether the mount is one of ours, alive or dead. */
 export function isOurs(mount: MountEntry): boolean {
   return mount.type === `fuse.${MOUNT_SUBTYPE}`;
@@ -136,7 +113,7 @@ export function isOurs(mount: MountEntry): boolean {
  * accessed.
  */
 export function mountPathOf(directory: string): string {
-  const mounts = mountTable();
+  const mounts = readMountTable();
   // Paths inside one of our mounts are not accessed either, because the mount may hang: a link there stands for itself.
   const isMounted = (path: string): boolean =>
     mounts.some((each) => path === each.directory || (isOurs(each) && path.startsWith(`${each.directory}/`)));
@@ -214,7 +191,7 @@ export function detachMount(path: string): string | null {
 }
 
 function detachDeadMount(path: string): void {
-  for (let mount = mountAt(path); mount?.type.startsWith('fuse'); mount = mountAt(path)) {
+  for (let mount = mountOn(path); mount?.type.startsWith('fuse'); mount = mountOn(path)) {
     const shown = visible(path);
     const state = probeMount(path);
     const refuse = (sentence: string): never => {
@@ -227,9 +204,4 @@ function detachDeadMount(path: string): void {
     const why = detachMount(path);
     if (why !== null) refuse(`a dead mount is on ${shown} and cannot be removed: ${visible(why)}`);
   }
-}
-
-/** proc(5): space, tab, newline and backslash are written as three octal digits. */
-function unescapeField(field: string): string {
-  return field.replace(/\\([0-7]{3})/g, (_match, digits: string) => String.fromCharCode(Number.parseInt(digits, 8)));
 }

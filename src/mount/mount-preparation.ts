@@ -3,11 +3,13 @@ import { dirname } from 'node:path';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
+import { mountOn } from '../kernel/mount-table.ts';
 import { type Account, chooseAccount } from './account-file.ts';
+import { bindingOf } from './bindings.ts';
 import { type DashOOptions, NO_DASH_O_OPTIONS } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
-import { checkFuse, checkMountPoint, checkNothingNeededBelow, mountAt } from './mount-point.ts';
+import { checkMountPoint, checkNothingNeededBelow } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
 import { statusOf } from './running-mounts.ts';
 
@@ -34,7 +36,7 @@ export async function prepareMount(
     readonly toJournal?: boolean;
   },
 ): Promise<PreparedMount> {
-  checkFuse();
+  bindingOf(deps.options).check();
   const { name, account } = chooseAccount(deps.paths, wanted);
   const directory = checkMountPoint(place.directory, { allowNonEmpty: deps.options.nonempty });
   await checkNotMounted(deps.paths, name);
@@ -50,7 +52,7 @@ export async function checkNotMounted(paths: Paths, account: string): Promise<vo
   const status = await statusOf(paths, account);
   if (status === null || status.phase === 'draining') return;
   // `fusermount3 -u` has just returned, and the mounting process has not noticed it yet.
-  if (mountAt(status.directory) === null) return;
+  if (mountOn(status.directory) === null) return;
   const directory = visible(status.directory);
   throw new UsageError(
     `this account is already mounted at ${directory} (process ${status.pid}): run cfs umount first`,

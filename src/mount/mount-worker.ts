@@ -21,12 +21,12 @@ import type {
   UnsyncedFile,
 } from '../control/status-model.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
-import { type LinuxMount, mountLinux } from '../kernel/linux.ts';
 import type { Pause } from '../sync/push-pause.ts';
 import { pathOf, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
 import { localFolders } from '../tree/local-folders.ts';
 import { Tree } from '../tree/tree.ts';
+import { type BoundMount, bindingOf } from './bindings.ts';
 import { conflictCopies } from './conflict-copies.ts';
 import { evictBelow } from './evict-below.ts';
 import { exitCode } from './exit-codes.ts';
@@ -64,8 +64,7 @@ class MountingWorker implements MountService {
   #parts: MountParts | null = null;
   #mounted: MountedFileSystem | null = null;
   #mounting: Promise<MountedAt> | null = null;
-  /** The counters of operations; null with another binding. */
-  #counting: Pick<LinuxMount, 'metrics' | 'state'> | null = null;
+  #counting: BoundMount['counting'] = null;
   #stopping: Promise<StopOutcome> | null = null;
   #isUnmounted = false;
   /** Aborted with a limit in ms when a later `stop` sets one. */
@@ -129,21 +128,13 @@ class MountingWorker implements MountService {
     const { mounted: fileSystem, health } = this.#built;
     const bytesCameMs = () => health.bytesCameMs;
     const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs };
-    let descriptor = -1;
-    if (options.binding === 'fuse-native') {
-      // Imported here, so that other bindings do not load it.
-      const { mountFuseNative } = await import('../kernel/fuse-native/fuse-native-mount.ts');
-      this.#mounted = await mountFuseNative(how, fileSystem, deps);
-    } else {
-      const mounted = await mountLinux(how, fileSystem, deps);
-      descriptor = mounted.descriptor;
-      this.#mounted = mounted;
-      this.#counting = mounted;
-    }
-    void this.#mounted.ended.then(() => this.#gone());
+    const { mounted, descriptor, counting } = await bindingOf(options).mount(how, fileSystem, deps);
+    this.#mounted = mounted;
+    this.#counting = counting;
+    void mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
     if (this.#built.sync.paused === null) this.#built.pins.start();
-    return { directory: this.#mounted.directory, device: this.#mounted.device, descriptor };
+    return { directory: mounted.directory, device: mounted.device, descriptor };
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {

@@ -4,8 +4,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { UsageError } from '../../src/base/errors.ts';
 import { findFusermount, whyNoFusermount } from '../../src/kernel/fusermount.ts';
+import { mountOn, parseMountInfo, parseMountOutput } from '../../src/kernel/mount-table.ts';
 import { exitCode } from '../../src/mount/exit-codes.ts';
-import { checkFuse, checkMountPoint, mountAt, mountTable, probeMount } from '../../src/mount/mount-point.ts';
+import { checkFuse, checkMountPoint, probeMount } from '../../src/mount/mount-point.ts';
 
 let directory: string;
 
@@ -102,7 +103,7 @@ test('the first executable fusermount3 in PATH is used, as by execvp(3)', () => 
 });
 
 test('the mount table is read with its escapes, and the last mount on a directory counts', () => {
-  const table = mountTable(
+  const table = parseMountInfo(
     [
       '22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw',
       '40 22 0:50 / /home/ann/My\\040Cloud rw,nosuid - tmpfs tmpfs rw',
@@ -116,12 +117,31 @@ test('the mount table is read with its escapes, and the last mount on a director
     directory: '/home/ann/My Cloud',
     type: 'fuse.cfs-mount',
     source: '17@http+127.0.0.1:4711',
+    device: '0:51',
   });
 });
 
+test('the mount table of macOS is read from the output of mount(8)', () => {
+  const table = parseMountOutput(
+    [
+      '/dev/disk3s1s1 on / (apfs, sealed, local, read-only, journaled)',
+      'map auto_home on /System/Volumes/Data/home (autofs, automounted, nobrowse)',
+      '127.0.0.1:/cfs-mount:ann/0f on /Users/ann/My Cloud (old) (nfs, nodev, nosuid, mounted by ann)',
+      '',
+    ].join('\n'),
+  );
+
+  expect(table.map(({ directory, type }) => [directory, type])).toEqual([
+    ['/', 'apfs'],
+    ['/System/Volumes/Data/home', 'autofs'],
+    ['/Users/ann/My Cloud (old)', 'nfs'],
+  ]);
+  expect(table[2]?.source).toBe('127.0.0.1:/cfs-mount:ann/0f');
+});
+
 test('what is mounted is found in the real table, and what answers is alive', () => {
-  expect(mountAt('/proc')).toMatchObject({ type: 'proc' });
-  expect(mountAt(directory)).toBeNull();
+  expect(mountOn('/proc')).toMatchObject({ type: 'proc' });
+  expect(mountOn(directory)).toBeNull();
   expect(probeMount('/proc')).toBe('alive');
 });
 

@@ -5,7 +5,7 @@ import type { Inode } from '../../src/base/vocabulary.ts';
 import type { Attributes } from '../../src/kernel/binding.ts';
 import { stateOfStatus } from '../../src/kernel/caller-signals.ts';
 import { DirectoryWriter } from '../../src/kernel/directory-writer.ts';
-import { readMountTable } from '../../src/kernel/mount-table.ts';
+import { parseMountInfo } from '../../src/kernel/mount-table.ts';
 import { MASKABLE_FEATURES, negotiate } from '../../src/kernel/negotiation.ts';
 import { NodeIds } from '../../src/kernel/node-ids.ts';
 import { Wire } from '../../src/kernel/wire.ts';
@@ -162,7 +162,7 @@ test('what is agreed is offered, known and not masked off', () => {
 });
 
 test('the mount table is read as it is written, blanks and all', () => {
-  const table = readMountTable(
+  const table = parseMountInfo(
     [
       '22 1 0:5 / /dev rw,relatime shared:2 - devtmpfs udev rw',
       '40 22 0:39 / /home/u/My\\040Cloud\\134x rw,nosuid shared:7 master:1 - fuse.cfs a\\054b rw,user_id=0',

@@ -3,9 +3,10 @@ import { UsageError } from '../../base/errors.ts';
 import { processLife } from '../../base/process-life.ts';
 import type { Paths } from '../../config/paths.ts';
 import { callControl } from '../../control/client.ts';
+import { mountOn } from '../../kernel/mount-table.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { detachMount, isOurs, mountAt, mountPathOf, probeMount } from '../../mount/mount-point.ts';
+import { detachMount, isOurs, mountPathOf, probeMount } from '../../mount/mount-point.ts';
 import { chooseMount } from '../../mount/running-mounts.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { ProgressLine } from './progress-line.ts';
@@ -84,7 +85,7 @@ function changes(count: number): string {
 /** Removes a dead mount of ours. @returns whether there was one */
 function freeDeadMount(directory: string): boolean {
   const path = mountPathOf(directory);
-  const mount = mountAt(path);
+  const mount = mountOn(path);
   if (mount === null || !isOurs(mount) || probeMount(path) !== 'dead') return false;
   const why = detachMount(path);
   if (why !== null)

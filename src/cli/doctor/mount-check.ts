@@ -3,8 +3,9 @@ import { dirname } from 'node:path';
 import { formatDuration } from '../../config/units.ts';
 import { askStatus, NoMountError } from '../../control/client.ts';
 import type { Status } from '../../control/status-model.ts';
+import { parseMountInfo } from '../../kernel/mount-table.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { isOurs, mountTable } from '../../mount/mount-point.ts';
+import { isOurs } from '../../mount/mount-point.ts';
 import type { KnownAccount } from './account-check.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
@@ -22,7 +23,7 @@ export interface SocketReport {
 export async function checkMounts(machine: Machine, notice: WaitNotice): Promise<readonly Finding[]> {
   const found: Finding[] = [];
   const seen = new Set<string>();
-  for (const mount of mountTable(machine.mountTable())) {
+  for (const mount of parseMountInfo(machine.mountTable())) {
     if (!isOurs(mount) || seen.has(mount.directory)) continue;
     seen.add(mount.directory);
     const shown = visible(mount.directory);

@@ -6,10 +6,10 @@ import { fileURLToPath } from 'node:url';
 import { UsageError } from '../../base/errors.ts';
 import type { ResourceUrl } from '../../base/vocabulary.ts';
 import { callControl } from '../../control/client.ts';
+import { mountOn } from '../../kernel/mount-table.ts';
 import { NO_DASH_O_OPTIONS } from '../../mount/dash-o-options.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { mountAt } from '../../mount/mount-point.ts';
 import { chooseMount, type RunningMount } from '../../mount/running-mounts.ts';
 import { settledOptions } from '../../mount/settled-options.ts';
 import type { Directories, FolderView, PageActions, Said } from '../../web/page-call.ts';
@@ -190,7 +190,7 @@ async function directoriesAt(path: string): Promise<Directories> {
   const at = resolve(path);
   const entries = await readdir(at, { withFileTypes: true });
   const names = entries
-    .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.') && mountAt(join(at, entry.name)) === null)
+    .filter((entry) => entry.isDirectory() && !entry.name.startsWith('.') && mountOn(join(at, entry.name)) === null)
     .map(({ name }) => name)
     .sort((one, other) => one.localeCompare(other));
   return { path: at, parent: at === '/' ? null : dirname(at), names, isEmpty: entries.length === 0 };

@@ -1,0 +1,44 @@
+import type { Options } from '../config/options.ts';
+import type { FileSystemOps, MountedFileSystem, MountOptions } from '../kernel/binding.ts';
+import type { LinuxMount, LinuxMountDeps } from '../kernel/linux.ts';
+import { checkFuse } from './mount-point.ts';
+
+/** A way to mount: one for each value of `--binding`. A mount uses exactly one. */
+export interface Binding {
+  /** @throws UsageError (noFuse) when this system cannot mount with it, with the fix */
+  check(): void;
+  /** @throws UsageError with a message */
+  mount(options: MountOptions, ops: FileSystemOps, deps: LinuxMountDeps): Promise<BoundMount>;
+}
+
+export interface BoundMount {
+  readonly mounted: MountedFileSystem;
+  /** The descriptor of the kernel connection; -1 if this process has none. */
+  readonly descriptor: number;
+  /** The counters of operations; null if the binding has none. */
+  readonly counting: Pick<LinuxMount, 'metrics' | 'state'> | null;
+}
+
+/** Each binding is loaded when it mounts, so that the others cost nothing. */
+const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
+  linux: {
+    check: checkFuse,
+    async mount(options, ops, deps) {
+      const { mountLinux } = await import('../kernel/linux.ts');
+      const mounted = await mountLinux(options, ops, deps);
+      return { mounted, descriptor: mounted.descriptor, counting: mounted };
+    },
+  },
+  'fuse-native': {
+    check: checkFuse,
+    async mount(options, ops, deps) {
+      const { mountFuseNative } = await import('../kernel/fuse-native/fuse-native-mount.ts');
+      return { mounted: await mountFuseNative(options, ops, deps), descriptor: -1, counting: null };
+    },
+  },
+};
+
+/** The binding of the option `--binding`. */
+export function bindingOf({ binding }: Pick<Options, 'binding'>): Binding {
+  return BINDINGS[binding];
+}
