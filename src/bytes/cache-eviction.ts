@@ -178,16 +178,29 @@ export class CacheEviction {
   /** Evicts down to the budget, a bounded piece of it per call. */
   evict(): void {
     if (!this.#allowed) return;
+    const { filesOver, smallOver, reason } = this.#excess();
+    if (filesOver > 0) this.#evict('file', filesOver, reason);
+    // Frees no disk space, only room in LMDB's file.
+    if (smallOver > 0) this.#evict('small', smallOver, 'cache-size');
+    this.#reportBurst();
+  }
+
+  /** Whether `evict` has more to do, or would have if it were allowed or found something to evict. */
+  get isOver(): boolean {
+    const { filesOver, smallOver } = this.#excess();
+    return filesOver > 0 || smallOver > 0;
+  }
+
+  #excess(): { readonly filesOver: number; readonly smallOver: number; readonly reason: EvictionBurst['reason'] } {
     this.#look();
     const { files, small } = sharesOf(this.#cacheBytes, this.#lastIndexBytes);
     const overSize = this.#usage.fileBytes - files;
     const short = this.#reserveBytes > 0 ? this.#shortBytes() : 0;
-    const filesOver = Math.max(overSize, short);
-    if (filesOver > 0) this.#evict('file', filesOver, short > overSize ? 'cache-reserve' : 'cache-size');
-    // Frees no disk space, only room in LMDB's file.
-    const smallOver = this.#usage.smallCost - small;
-    if (smallOver > 0) this.#evict('small', smallOver, 'cache-size');
-    this.#reportBurst();
+    return {
+      filesOver: Math.max(overSize, short),
+      smallOver: this.#usage.smallCost - small,
+      reason: short > overSize ? 'cache-reserve' : 'cache-size',
+    };
   }
 
   /** Reports a burst that is over. */

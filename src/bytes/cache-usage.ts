@@ -100,6 +100,10 @@ export class CacheUsage {
     return ids;
   }
 
+  get hasUnmeasured(): boolean {
+    return this.#unmeasured.size > 0;
+  }
+
   /** The file of a content is to be measured. */
   changed(id: ContentId): void {
     this.#unmeasured.add(id);

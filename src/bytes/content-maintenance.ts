@@ -3,16 +3,18 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { ContentStore } from './content-store.ts';
 
-const PAUSE_MS = 2000;
+const PAUSE_MS = 2_000;
+/** Without work: only other programs that fill the disk make any. Each pass wakes the processor of an idle machine. */
+const IDLE_PAUSE_MS = 5_000;
 /** Pause between two attempts to take stock. */
 const STOCK_BACKOFF = { firstMs: 10_000, maxMs: 10 * 60_000 };
 
 /**
  * Maintains the contents until `signal` is aborted: takes stock once, then collects, evicts and merges layers every few
- * seconds. A failed stock-taking is retried, because eviction waits for it. Never rejects.
+ * seconds, less often while there is nothing to do. A failed stock-taking is retried, because eviction waits for it. Never rejects.
  */
 export async function maintainContents(
-  contents: Pick<ContentStore, 'takeStock' | 'collect' | 'mergeLayers'>,
+  contents: Pick<ContentStore, 'takeStock' | 'collect' | 'mergeLayers' | 'isUnsettled'>,
   deps: { readonly clock: Clock; readonly log: Logger },
   signal: AbortSignal,
 ): Promise<void> {
@@ -28,9 +30,10 @@ export async function maintainContents(
         attempts++;
         stockAtMs = nextStockMs();
       }
-      contents.collect();
+      const isMore = contents.collect();
       await contents.mergeLayers(signal);
-      await clock.sleep(PAUSE_MS, signal);
+      const isWork = !isStockTaken || isMore || contents.isUnsettled();
+      await clock.sleep(isWork ? PAUSE_MS : IDLE_PAUSE_MS, signal);
     } catch (err) {
       if (signal.aborted) return;
       log.error({ err }, 'maintenance of the contents failed');

@@ -395,6 +395,11 @@ export class ContentStore implements Contents {
     return isMore;
   }
 
+  /** Whether the budget is exceeded, or the disk usage of some file is not measured yet: `collect` is due again soon. */
+  isUnsettled(): boolean {
+    return this.#usage.hasUnmeasured || this.#eviction.isOver;
+  }
+
   evictVersion(version: ContentId): Generator<void, number | null> {
     return this.#eviction.evictVersion(version);
   }

@@ -108,7 +108,7 @@ export interface MainService {
   draining(): Promise<void>;
   /** The store is about to be released: from now on its next owner may open the control socket, and continues the event history. */
   puttingDown(outcome: StopOutcome): Promise<void>;
-  /** Sent every second by a responsive Worker. */
+  /** Sent every five seconds by a responsive Worker. */
   alive(): Promise<void>;
 }
 

@@ -52,7 +52,7 @@ import { remoteServiceSide } from './service-side.ts';
  * has no HTTP code: it calls the service through the port.
  */
 
-const ALIVE_EVERY_MS = 1_000;
+const ALIVE_EVERY_MS = 5_000;
 
 class MountingWorker implements MountService {
   readonly #start: WorkerStart;

@@ -2,14 +2,15 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { MountedAt } from './mount-seam.ts';
 
-const TICK_MS = 1_000;
+/** Long, because each tick wakes the processor of an idle machine. */
+const TICK_MS = 5_000;
 /** After this the log reports a silent Worker. */
-const SILENT_TICKS_NOTED = 5;
+const SILENT_TICKS_NOTED = 3;
 /**
  * A Worker that was silent for so many ticks has failed. The limit is far above hard work (a listing of a hundred thousand
  * entries, a stalled disk): a slow mount must not be removed.
  */
-const SILENT_TICKS_MAX = 60;
+const SILENT_TICKS_MAX = 12;
 /** Limit for the end of a failed Worker. After that it is stuck in native code, and process.exit() would wait for it. */
 const LAST_BREATH_MS = 500;
 
@@ -80,7 +81,7 @@ export class WorkerWatch {
     if (this.#silentTicks === SILENT_TICKS_NOTED)
       this.#log.warn({ silentTicks: this.#silentTicks }, 'the worker does not answer');
     if (this.#silentTicks >= SILENT_TICKS_MAX) {
-      this.#dead(new Error(`the worker did not answer for ${SILENT_TICKS_MAX} s`), true);
+      this.#dead(new Error(`the worker did not answer for ${(SILENT_TICKS_MAX * TICK_MS) / 1000} s`), true);
       return;
     }
     this.#cancel = this.#clock.after(TICK_MS, () => this.#tick());
