@@ -7,12 +7,12 @@ const PIECE_ROWS = 500;
 
 /** Deletes all rows and blobs of a removed account, in small changes; may be repeated after an interruption. */
 export async function removeAccountData(database: Database, blobs: Blobs, uid: string): Promise<void> {
-  const { versions, smallBlobs, resources, children, names, publicLinks, workspaces, removals } = database;
+  const { versions, resources, children, names, publicLinks, workspaces, removals } = database;
   await inPieces(uid, versions, async (rows) => {
     const gone = await database.changeTogether(() =>
       rows.map(({ key, value }) => {
         void versions.remove(key);
-        void smallBlobs.remove(value.blob);
+        database.dropBlob(value.blob);
         return value.blob;
       }),
     );

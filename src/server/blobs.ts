@@ -4,7 +4,11 @@ import { link, mkdir, open, readdir, stat, truncate, unlink } from 'node:fs/prom
 import { dirname, join } from 'node:path';
 import { BlobReader } from './blob-reader.ts';
 import { BlobWriter, syncDirectory } from './blob-writer.ts';
+import { StorageError, systemCodeOf } from '../base/errors.ts';
 import type { Database } from './database.ts';
+import { type ObjectBytes, type ObjectStore, StoreError } from './object-store.ts';
+import { Refusal } from './refusal.ts';
+import type { StoredBlobRow } from './rows.ts';
 
 /**
  * The bytes of versions. Small blobs are stored in the database beside their row: most files are small, and three syncs
@@ -13,10 +17,14 @@ import type { Database } from './database.ts';
  * Order: first the bytes (written, synced, and the directory too), then the database row; small blobs with the row. So
  * a row never names missing bytes. A crash in between leaves a file without a row, which `sweepBlobs` collects.
  * Complete blobs never change, so a copy of a file is a hard link where the file system supports them.
+ *
+ * With an object store, complete files are moved there after the response (`object-mover.ts`). INVARIANT: the file is
+ * removed after the row that says that the blob is in the store; so a missing file is looked for in that table again.
  */
 export class Blobs {
   readonly #directory: string;
   readonly #database: Database;
+  readonly #store: ObjectStore | null;
   readonly #reader = new BlobReader();
   /** Directories whose names are known to be synced. */
   readonly #known = new Set<string>();
@@ -24,9 +32,10 @@ export class Blobs {
   #isNamed = false;
   #writers = 0;
 
-  constructor(deps: { directory: string; database: Database }) {
+  constructor(deps: { directory: string; database: Database; store?: ObjectStore | null }) {
     this.#directory = deps.directory;
     this.#database = deps.database;
+    this.#store = deps.store ?? null;
   }
 
   /** An unused blob name. */
@@ -71,16 +80,51 @@ export class Blobs {
     return this.#database.smallBlobs.get(name) ?? null;
   }
 
-  /** Bytes `[start, end)` of a blob. A chunk is valid until the next one is requested. */
-  read(name: string, start: number, end: number): AsyncIterable<Uint8Array> | Iterable<Uint8Array> {
+  /** Whether the blob is in the object store. */
+  isStored(name: string): boolean {
+    return this.#database.objects.stored(name) !== null;
+  }
+
+  /**
+   * Bytes `[start, end)` of a blob. A chunk is valid until the next one is requested.
+   * @throws Refusal 503 if the object store does not answer
+   */
+  read(name: string, start: number, end: number): BlobBytes | Promise<ObjectBytes> {
     const small = this.small(name);
-    return small !== null ? [small.subarray(start, end)] : this.#reader.read(this.#pathOf(name), start, end);
+    if (small !== null) return [small.subarray(start, end)];
+    const stored = this.#database.objects.stored(name);
+    if (stored !== null) return this.#readStored(stored, start, end);
+    if (this.#store === null) return this.#reader.read(this.pathOf(name), start, end);
+    return this.#readFileOrStored(name, start, end);
+  }
+
+  /** A file, or the object if the file was moved before it was opened. */
+  async *#readFileOrStored(name: string, start: number, end: number): AsyncGenerator<Uint8Array, void, undefined> {
+    let stored: StoredBlobRow | null = null;
+    try {
+      yield* this.#reader.read(this.pathOf(name), start, end);
+    } catch (error) {
+      stored = systemCodeOf(error) === 'ENOENT' ? this.#database.objects.stored(name) : null;
+      if (stored === null) throw error;
+    }
+    if (stored !== null) yield* await this.#readStored(stored, start, end);
+  }
+
+  async #readStored(row: StoredBlobRow, start: number, end: number): Promise<ObjectBytes> {
+    if (this.#store === null)
+      throw new StorageError('the data are in an object store: start cfs serve with the same --objects as before');
+    try {
+      return await this.#store.read(row, start, end);
+    } catch (error) {
+      if (!(error instanceof StoreError && error.isPassing)) throw error;
+      throw new Refusal(503, 'The object store does not answer', { 'Retry-After': '5' }, { cause: error });
+    }
   }
 
   /** A second name for a blob that is a file. */
   async link(from: string, to: string): Promise<void> {
     const path = await this.#writablePath(to);
-    await link(this.#pathOf(from), path);
+    await link(this.pathOf(from), path);
     await syncDirectory(dirname(path));
   }
 
@@ -91,7 +135,8 @@ export class Blobs {
   async sizeBytes(name: string): Promise<number | null> {
     const small = this.small(name);
     if (small !== null) return small.byteLength;
-    return (await this.#stats(name))?.size ?? null;
+    const { objects } = this.#database;
+    return objects.stored(name)?.sizeBytes ?? (await this.#stats(name))?.size ?? objects.stored(name)?.sizeBytes ?? null;
   }
 
   /** Time of the last write to a file, or of a new name for it; null if there is no such file. */
@@ -104,7 +149,12 @@ export class Blobs {
     const hash = createHash('sha256');
     const small = this.small(name);
     if (small !== null) return hash.update(small).digest('hex');
-    for await (const chunk of createReadStream(this.#pathOf(name), { highWaterMark: READ_BYTES })) {
+    const stored = this.#database.objects.stored(name);
+    const chunks =
+      stored === null
+        ? createReadStream(this.pathOf(name), { highWaterMark: READ_BYTES })
+        : await this.#readStored(stored, 0, stored.sizeBytes);
+    for await (const chunk of chunks) {
       hash.update(chunk);
       await yields();
     }
@@ -112,12 +162,12 @@ export class Blobs {
   }
 
   async truncate(name: string, sizeBytes: number): Promise<void> {
-    await truncate(this.#pathOf(name), sizeBytes);
+    await truncate(this.pathOf(name), sizeBytes);
   }
 
-  /** Removes files; missing ones are ignored. Small blobs are deleted with their rows. */
+  /** Removes files; missing ones are ignored. Small blobs, and those in the object store, are deleted with their rows. */
   async remove(names: readonly string[]): Promise<void> {
-    for (const name of names) await unlink(this.#pathOf(name)).catch(() => {});
+    for (const name of names) await unlink(this.pathOf(name)).catch(() => {});
   }
 
   /** All blobs that are files, in no order. */
@@ -127,18 +177,26 @@ export class Blobs {
     }
   }
 
-  /** The path of a file or the bytes of a small blob, for callers with their own reader. */
-  async source(name: string): Promise<string | Uint8Array> {
-    return this.small(name) ?? this.#pathOf(name);
+  /**
+   * The path of a file, or bytes, for callers with their own reader. Of an object at most the first `bytesMax` bytes.
+   */
+  async source(name: string, bytesMax: number): Promise<string | Uint8Array> {
+    const stored = this.#database.objects.stored(name);
+    if (stored === null) return this.small(name) ?? this.pathOf(name);
+    const chunks: Uint8Array[] = [];
+    for await (const chunk of await this.#readStored(stored, 0, Math.min(bytesMax, stored.sizeBytes)))
+      chunks.push(Buffer.from(chunk));
+    return Buffer.concat(chunks);
   }
 
-  #pathOf(name: string): string {
+  /** Where the file of a blob is, if it is one. */
+  pathOf(name: string): string {
     return join(this.#directory, name.slice(0, 2), name);
   }
 
   async #stats(name: string): Promise<Stats | null> {
     try {
-      return await stat(this.#pathOf(name));
+      return await stat(this.pathOf(name));
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') return null;
       throw error;
@@ -146,7 +204,7 @@ export class Blobs {
   }
 
   async #writablePath(name: string): Promise<string> {
-    const path = this.#pathOf(name);
+    const path = this.pathOf(name);
     const folder = dirname(path);
     if (!this.#known.has(folder)) {
       await mkdir(folder, { recursive: true, mode: 0o700 });
@@ -158,6 +216,9 @@ export class Blobs {
     return path;
   }
 }
+
+/** A chunk is valid until the next one is requested. */
+export type BlobBytes = AsyncGenerator<Uint8Array, void, undefined> | readonly Uint8Array[];
 
 /** Size of one disk read while hashing. */
 const READ_BYTES = 512 * 1024;

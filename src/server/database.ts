@@ -7,6 +7,7 @@ import { refuseUnopenable } from '../base/lmdb-file.ts';
 import { makeDataDirectory, refuseForeignFile, refuseWritableByOthers, syncNow } from './data-directory.ts';
 import { DiskReserve, type DiskSpace, diskSpaceOf } from './disk-reserve.ts';
 import { entryBytes, HOLDING_LIMITS, type HoldingLimits, Holdings, versionBytes } from './holdings.ts';
+import { ObjectTable } from './object-table.ts';
 import { noRoom } from './refusal.ts';
 import {
   type AccessTokenRow,
@@ -68,6 +69,8 @@ export class Database {
   readonly publicLinks: Table<string, [string, string]>;
   /** Everything that each account stores. */
   readonly holdings: Holdings;
+  /** The blobs in an object store. */
+  readonly objects: ObjectTable;
   readonly reserve: DiskReserve;
   /** Uids of accounts whose data are being removed. */
   readonly removals: Table<true, string>;
@@ -123,6 +126,11 @@ export class Database {
     this.sharedFolders = table('sharedFolders');
     this.publicLinks = table('publicLinks');
     this.removals = table('removals');
+    this.objects = new ObjectTable({
+      blobs: table('storedBlobs'),
+      references: table('objects'),
+      pending: table('pendingObjects'),
+    });
     this.#holdings = table('holdings');
     this.holdings = new Holdings(
       {
@@ -135,7 +143,8 @@ export class Database {
       limits,
     );
     const schema = this.meta.get('schema') ?? SCHEMA;
-    if (schema !== SCHEMA) throw new StorageError(`the data are of schema ${schema}, this program knows ${SCHEMA}`);
+    if (schema !== SCHEMA && schema !== OBJECT_SCHEMA)
+      throw new StorageError(`the data are of schema ${schema}, this program knows ${OBJECT_SCHEMA}`);
     if (this.meta.get('schema') === undefined) this.change(() => void this.meta.put('schema', SCHEMA));
     if (this.meta.get('holdings') === undefined) this.#upgrade();
   }
@@ -265,6 +274,23 @@ export class Database {
     return keys.length;
   }
 
+  /** Removes the bytes of a version with its row, unless they are a file. Only within `change`. */
+  dropBlob(name: string): void {
+    void this.smallBlobs.remove(name);
+    this.objects.drop(name);
+  }
+
+  /** The id of the installation in the object store; null without one. */
+  get storeId(): string | null {
+    return (this.meta.get('objectStore') as string | undefined) ?? null;
+  }
+
+  /** From now on, blobs may be in an object store: earlier programs refuse these data. Only within `change`. */
+  keepStoreId(id: string): void {
+    void this.meta.put('objectStore', id);
+    void this.meta.put('schema', OBJECT_SCHEMA);
+  }
+
   /** Removes the totals of a removed account. Only within `change`. */
   removeHoldings(uid: string): void {
     void this.#holdings.remove(uid);
@@ -321,7 +347,7 @@ export class Database {
 
   isReadable(): boolean {
     try {
-      return this.meta.get('schema') === SCHEMA;
+      return this.meta.get('schema') !== undefined;
     } catch {
       return false;
     }
@@ -340,6 +366,8 @@ interface WaitingChange {
 }
 
 const SCHEMA = 1;
+/** Of data with blobs in an object store. */
+const OBJECT_SCHEMA = 2;
 /** Takes a few milliseconds to read. */
 const PIECE_ROWS = 500;
 const PRIVATE_MODE = 0o600;

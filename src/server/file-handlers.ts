@@ -18,7 +18,9 @@ export function fileHandlers(service: Service): HandlerTable {
     documents.version(row, row.complete ? row.sizeBytes : await uploads.storedBytes(row));
 
   const fileDocument = async (row: FileRow, caller: string) => {
-    const image = row.newest === null ? null : await pictures.image(await blobs.source(row.newest.blob), row.mediaType);
+    const { newest } = row;
+    const head = (blob: string) => () => blobs.source(blob, PICTURE_HEAD_BYTES);
+    const image = newest === null ? null : await pictures.image(head(newest.blob), row.mediaType);
     return encodeFile(documents.file(row, image, caller === row.uid));
   };
 
@@ -153,7 +155,8 @@ async function sendFile(
   const picture = pictureRequest(exchange.request.headers.accept);
   const file = await whole(service, look);
   if (picture === null) return sendBlob(service, exchange, file, mayReadOn);
-  const jpeg = await service.pictures.scaled(await service.blobs.source(file.blob), file.mediaType, picture, {
+  const source = () => service.blobs.source(file.blob, PICTURE_BYTES_MAX);
+  const jpeg = await service.pictures.scaled(source, file.mediaType, picture, {
     party: caller,
     isGone: () => exchange.request.socket.destroyed,
   });
@@ -182,17 +185,21 @@ async function sendBlob(
     'Content-Disposition': `attachment; filename*=UTF-8''${headerName(name)}`,
     ...(range === null ? {} : { 'Content-Range': `bytes ${start + shift}-${end - 1 + shift}/${sizeBytes}` }),
   };
-  const bytes = start === end ? [] : service.blobs.read(blob, start, end);
-  await exchange.sendData(
-    range === null ? 200 : 206,
-    headers,
-    Array.isArray(bytes) ? bytes : whileAllowed(bytes, mayReadOn),
-  );
+  const isEmpty = start === end || exchange.request.method === 'HEAD';
+  const bytes = isEmpty ? [] : await service.blobs.read(blob, start, end);
+  const status = range === null ? 200 : 206;
+  if (!('next' in bytes)) return exchange.sendData(status, headers, bytes);
+  try {
+    await exchange.sendData(status, headers, whileAllowed(bytes, mayReadOn));
+  } finally {
+    // A response that is dropped before its body does not read the first chunk.
+    await bytes.return?.();
+  }
 }
 
 /** @throws Error within the data, which ends the connection */
 async function* whileAllowed(
-  chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array>,
+  chunks: AsyncIterable<Uint8Array>,
   mayReadOn: () => Promise<boolean>,
 ): AsyncGenerator<Uint8Array, void, undefined> {
   let isFirst = true;
@@ -214,6 +221,10 @@ function headerName(name: string): string {
 }
 
 const HEADER_NAME_CHARS_MAX = 255;
+/** Of an object; the properties of a picture are in its first bytes, after embedded previews and profiles. */
+const PICTURE_HEAD_BYTES = 512 * 1024;
+/** Of an object. Pictures within the limit of pixels are shorter. */
+const PICTURE_BYTES_MAX = 64 * 1024 * 1024;
 
 function linkPage(name: string): string {
   const shown = name.replace(/[&<>"']/g, (character) => `&#${character.charCodeAt(0)};`);

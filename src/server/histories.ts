@@ -321,7 +321,7 @@ export class Histories {
   #remove(row: VersionRow): void {
     this.#database.holdings.note(row.uid, { unfinished: row.complete ? 0 : -1, bytes: -versionBytes(row) });
     void this.#database.versions.remove(keyOf(row));
-    void this.#database.smallBlobs.remove(row.blob);
+    this.#database.dropBlob(row.blob);
   }
 
   #rows(uid: string, file: string, part: { readonly offset?: number; readonly limit?: number } = {}): VersionRow[] {

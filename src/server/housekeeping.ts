@@ -105,6 +105,11 @@ export async function sweepBlobs({
   const orphans: string[] = [];
   let isSwept = true;
   for (const name of names) {
+    if (blobs.isStored(name)) {
+      // Moved, but not removed: a crash in between.
+      orphans.push(name);
+      continue;
+    }
     if (named.has(name)) continue;
     // A blob whose time cannot be read is kept until the next sweep.
     const changedMs = await blobs.changedMs(name).catch(() => Number.POSITIVE_INFINITY);

@@ -101,19 +101,31 @@ class LocalRepository implements RepositoryRules {
     return this.#create(caller, parent.uid, () => this.#parts.repository.createFile(caller, parent, name, mediaType));
   }
 
-  /**
-   * Stores the bytes of the copy before its row: as a second blob, or with the row if they are few. A file without data
-   * is copied without data.
-   */
   async copyFile(caller: string, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId> {
-    const { repository, histories, blobs, sealer } = this.#parts;
+    for (;;) {
+      try {
+        return await this.#copyFile(caller, parent, source, name);
+      } catch (error) {
+        if (!(error instanceof SourceGone)) throw error;
+      }
+    }
+  }
+
+  /**
+   * Stores the bytes of the copy before its row: as a second blob, or with the row if they are few or in the object
+   * store. A file without data is copied without data.
+   * @throws SourceGone if the object was deleted meanwhile
+   */
+  async #copyFile(caller: string, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId> {
+    const { database, repository, histories, blobs, sealer } = this.#parts;
     const blob = blobs.newName();
-    const { original, version, bytes } = await this.#duplicated(() => repository.file(caller, source), blob);
+    const { original, version, bytes, isShared } = await this.#duplicated(() => repository.file(caller, source), blob);
     if (original.newest === null) return this.createFile(caller, parent, name, original.mediaType);
     if (version === null) throw notFound();
     try {
       const { sizeBytes, sha256 } = version;
       const { row, version: copied } = await this.#create(caller, parent.uid, () => {
+        if (isShared && !database.objects.share(version.blob, blob)) throw new SourceGone();
         const file = repository.createFile(caller, parent, name, original.mediaType);
         return { row: file, ...histories.add(file, { blob, sizeBytes, sha256, bytes }) };
       });
@@ -188,27 +200,37 @@ class LocalRepository implements RepositoryRules {
 
   /**
    * The newest version of the file returned by `look` (null: no data), with its bytes copied to `blob`, or returned if
-   * they are few. If the version is deleted meanwhile, the then newest one is copied.
+   * they are few; `isShared`: they are in the object store. If the version is deleted meanwhile, the then newest one is
+   * copied.
    */
-  async #duplicated(
-    look: () => FileRow,
-    blob: string,
-  ): Promise<{ original: FileRow; version: VersionRow | null; bytes: Uint8Array | null }> {
+  async #duplicated(look: () => FileRow, blob: string): Promise<Duplicate> {
     const { blobs, histories, uploads } = this.#parts;
     for (let original = look(); ; ) {
       const version = histories.newest(original);
-      if (version === null) return { original, version, bytes: null };
+      const isShared = version !== null && blobs.isStored(version.blob);
+      if (version === null || isShared) return { original, version, bytes: null, isShared };
       try {
         const bytes = blobs.small(version.blob) ?? (await uploads.duplicate(version.blob, blob, version.sizeBytes));
-        return { original, version, bytes };
+        return { original, version, bytes, isShared };
       } catch (error) {
         original = look();
+        const isMoved = blobs.isStored(version.blob);
         // A version without its bytes is damage.
-        if (systemCodeOf(error) !== 'ENOENT' || original.newest?.blob === version.blob) throw error;
+        if (systemCodeOf(error) !== 'ENOENT' || (original.newest?.blob === version.blob && !isMoved)) throw error;
       }
     }
   }
 }
+
+interface Duplicate {
+  readonly original: FileRow;
+  readonly version: VersionRow | null;
+  readonly bytes: Uint8Array | null;
+  readonly isShared: boolean;
+}
+
+/** The version to be copied was deleted. */
+class SourceGone extends Error {}
 
 class LocalHistories implements HistoryRules {
   readonly #parts: Parts;

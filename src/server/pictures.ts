@@ -37,12 +37,12 @@ export class Pictures {
   readonly #scaling = new Turns({ atOnceMax: 1, waitingMax: SCALING_WAITING_MAX, perPartyMax: SCALING_PER_PARTY_MAX });
 
   /**
-   * @param source path or bytes
+   * @param source called in turn: path or bytes
    * @param requester accounts take turns
    * @param mediaType the type given at creation: only `image/jpeg` is scaled (docs/service.md 6.6)
    */
   async scaled(
-    source: string | Uint8Array,
+    source: () => Promise<string | Uint8Array>,
     mediaType: string,
     request: PictureRequest,
     requester: Waiter,
@@ -52,8 +52,8 @@ export class Pictures {
     const { isSquare, quarterTurns, widthMax, heightMax } = request;
     const side = Math.min(widthMax, heightMax);
     // ASSUMED (docs/service.md 6.6): images are never enlarged; a square is cut from the middle.
-    const scaled = (): Promise<Uint8Array> =>
-      sharp(source, { limitInputPixels: SCALED_PIXELS_MAX })
+    const scaled = async (): Promise<Uint8Array> =>
+      sharp(await source(), { limitInputPixels: SCALED_PIXELS_MAX })
         .autoOrient()
         .rotate(90 * quarterTurns)
         .resize({
@@ -74,14 +74,14 @@ export class Pictures {
 
   /**
    * Image properties from the first bytes; null for a file that is not an image, or is damaged.
-   * @param source path or bytes
+   * @param source path or bytes, of which the first few are enough
    */
-  async image(source: string | Uint8Array, mediaType: string): Promise<ImageDocument | null> {
+  async image(source: () => Promise<string | Uint8Array>, mediaType: string): Promise<ImageDocument | null> {
     if (!MEASURED.test(mediaType)) return null;
     const sharp = await this.#library();
     if (sharp === null) return null;
     try {
-      const { width, height, orientation = 1 } = await sharp(source, { limitInputPixels: INPUT_PIXELS_MAX }).metadata();
+      const { width, height, orientation = 1 } = await sharp(await source(), { limitInputPixels: INPUT_PIXELS_MAX }).metadata();
       return { height, width, rotation: DEGREES[orientation] ?? 0 };
     } catch {
       // A file that only claims to be an image is stored unchanged.

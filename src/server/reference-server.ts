@@ -9,6 +9,7 @@ import { Accounts } from './accounts.ts';
 import { AdminServer, type Metric } from './admin-server.ts';
 import { Administration } from './administration.ts';
 import { Blobs } from './blobs.ts';
+import { claimStore } from './claimed-store.ts';
 import { makeDataDirectory, refuseWritableByOthers } from './data-directory.ts';
 import { lockData } from './data-lock.ts';
 import { Database } from './database.ts';
@@ -22,10 +23,14 @@ import { bootId, collectGarbage, sweepBlobs, truncatePartialUploads } from './ho
 import { Lines } from './lines.ts';
 import { listening } from './listening.ts';
 import { localRules } from './local-rules.ts';
+import { ObjectCollector } from './object-collector.ts';
+import { ObjectMover } from './object-mover.ts';
+import type { ObjectStore } from './object-store.ts';
 import { Pictures } from './pictures.ts';
 import { TrustedProxies } from './remote-address.ts';
 import { Repository } from './repository.ts';
 import { RequestLog } from './request-log.ts';
+import type { VersionRow } from './rows.ts';
 import { Sealer } from './sealer.ts';
 import { serverMetrics } from './server-metrics.ts';
 import type { Parts } from './server-parts.ts';
@@ -79,6 +84,8 @@ export interface ReferenceServerOptions {
   readonly trustedProxies?: readonly string[];
   /** Limits of each account beside its quota. */
   readonly limits?: HoldingLimits;
+  /** Where the bytes of complete versions are moved to; by default they stay in the data directory. The server closes it. */
+  readonly objects?: ObjectStore;
   /** The file system of the data; by default queried from the system. */
   readonly disk?: DiskSpace;
 }
@@ -101,6 +108,8 @@ export class ReferenceServer {
   readonly #lines: Lines;
   readonly #stopHousekeeping: () => Promise<void>;
   readonly #admin: AdminServer | null;
+  /** Null without an object store. */
+  readonly #objects: ObjectCollector | null;
 
   /**
    * @throws UsageError if the port is taken, the directory is in use, or plain HTTP would leave this machine;
@@ -120,9 +129,10 @@ export class ReferenceServer {
     let server: ReferenceServer | null = null;
     try {
       parts = openParts(options);
+      await claimStore(parts.database, options.objects ?? null, options.log ?? silentLogger);
       await truncatePartialUploads(parts, bootId());
       await sweepBlobs(parts);
-      for (const version of parts.histories.all()) parts.sealer.add(version);
+      for (const version of parts.histories.all()) if (version.sha256 === null) parts.sealer.add(version);
       const trustedProxies = new TrustedProxies(options.trustedProxies ?? []);
       const lines = new Lines(http, { linesMax: options.connectionsMax ?? CONNECTIONS_MAX, trustedProxies });
       if (options.adminListen !== undefined) {
@@ -142,7 +152,9 @@ export class ReferenceServer {
     } catch (error) {
       http.close();
       await admin?.close();
+      await parts?.mover?.close();
       await parts?.database.close();
+      await options.objects?.close();
       await unlock();
       throw error;
     }
@@ -189,6 +201,9 @@ export class ReferenceServer {
     http.on('checkExpectation', answer(false));
     // A connection could not be accepted (no descriptors, no memory): the client retries.
     http.on('error', (err) => (options.log ?? silentLogger).warn({ err }, 'connection not accepted'));
+    this.#objects = options.objects === undefined ? null : new ObjectCollector({ ...parts, store: options.objects, log: options.log ?? silentLogger });
+    this.#objects?.start();
+    parts.mover?.start();
     this.#stopHousekeeping = collectGarbage(parts, {
       uploadKeptMs: options.uploadKeptMs ?? 7 * 24 * 3600_000,
       log: options.log ?? silentLogger,
@@ -238,6 +253,16 @@ export class ReferenceServer {
     return this.#parts.uploads.underWay;
   }
 
+  /** Versions that wait for the object store; 0 without one. */
+  get versionsToMove(): number {
+    return this.#parts.mover?.waiting ?? 0;
+  }
+
+  /** Deletes objects without a reference, as every minute. @returns how many */
+  async collectObjects(): Promise<number> {
+    return (await this.#objects?.collect()) ?? 0;
+  }
+
   /** Waits up to `graceMs` for active requests, then closes their connections. Acknowledged data are durable. */
   async close(options: { graceMs?: number } = {}): Promise<void> {
     const tidied = this.#stopHousekeeping();
@@ -255,6 +280,8 @@ export class ReferenceServer {
     await this.#admin?.close();
     await tidied;
     await this.#parts.sealer.close();
+    await this.#parts.mover?.close();
+    await this.#objects?.close();
     await this.#parts.database.close();
     await this.#unlock();
   }
@@ -263,7 +290,8 @@ export class ReferenceServer {
 export function openParts(options: ReferenceServerOptions): Parts {
   const clock = options.clock ?? systemClock;
   const database = Database.open(options.dataDirectory, { disk: options.disk, limits: options.limits });
-  const blobs = new Blobs({ directory: join(options.dataDirectory, 'blobs'), database });
+  const store = options.objects ?? null;
+  const blobs = new Blobs({ directory: join(options.dataDirectory, 'blobs'), database, store });
   const repository = new Repository({
     database,
     clock,
@@ -284,10 +312,13 @@ export function openParts(options: ReferenceServerOptions): Parts {
     accessTokenMs: options.accessTokenMs ?? 3600_000,
     acceptAnyKeys: options.acceptAnyKeys ?? false,
   });
-  const sealer = new Sealer({ database, blobs, histories, clock, log: options.log ?? silentLogger });
+  const log = options.log ?? silentLogger;
+  const mover = store === null ? null : new ObjectMover({ store, database, blobs, histories, clock, log });
+  const sealed = (version: VersionRow): void => mover?.add(version);
+  const sealer = new Sealer({ database, blobs, histories, clock, log, sealed });
   const uploads = new Uploads({ database, blobs, histories, sealer, accounts, repository, clock });
   histories.spare((version) => uploads.isUnderWay(version));
-  return { database, clock, accounts, repository, histories, blobs, sealer, uploads };
+  return { database, clock, accounts, repository, histories, blobs, sealer, uploads, mover };
 }
 
 /** Administration of a data directory, with or without a running server. Must be closed. */

@@ -186,7 +186,7 @@ export class Repository {
         const unfinished = value.complete ? 0 : -1;
         this.#database.holdings.note(uid, { unfinished, bytes: -versionBytes(value) });
         void this.#database.versions.remove(key);
-        void this.#database.smallBlobs.remove(value.blob);
+        this.#database.dropBlob(value.blob);
       }
       return { blobs, isRemoved };
     });

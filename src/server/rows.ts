@@ -134,3 +134,16 @@ export interface ShareRow {
   readonly writeAllowed: boolean;
   readonly createdMs: number;
 }
+
+/** A blob in the object store. */
+export interface StoredBlobRow {
+  readonly key: string;
+  readonly sizeBytes: number;
+  readonly etag: string;
+}
+
+/**
+ * An object that no blob refers to: `arriving` before its first byte, `dying` after its last reference, `broken` if it
+ * did not arrive in full.
+ */
+export type PendingObject = 'arriving' | 'dying' | 'broken';

@@ -1,8 +1,10 @@
 import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
 import type { IssuedToken, Sender, Session } from './accounts.ts';
+import type { BlobBytes } from './blobs.ts';
 import type { Exchange } from './exchange.ts';
 import type { Page } from './list-page.ts';
+import type { ObjectBytes } from './object-store.ts';
 import type { Need, Relocation } from './repository.ts';
 import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from './rows.ts';
 
@@ -107,9 +109,9 @@ export interface BlobRules {
   /** Null if there is no such blob. */
   sizeBytes(name: string): Promise<number | null>;
   /** Bytes `[start, end)`. A chunk is valid until the next one is requested. */
-  read(name: string, start: number, end: number): AsyncIterable<Uint8Array> | Iterable<Uint8Array>;
-  /** A path or bytes, for callers with their own reader. */
-  source(name: string): Promise<string | Uint8Array>;
+  read(name: string, start: number, end: number): BlobBytes | Promise<ObjectBytes>;
+  /** A path, or bytes, for callers with their own reader: of data elsewhere at most the first `bytesMax`. */
+  source(name: string, bytesMax: number): Promise<string | Uint8Array>;
 }
 
 /** Result of `addKeyPair`: the private key is shown only once. */

@@ -5,28 +5,44 @@ import type { Database } from './database.ts';
 import type { Histories } from './histories.ts';
 import type { VersionRow } from './rows.ts';
 
-/** Computes the SHA-256 of long versions after the response, one at a time, from the bytes on disk. */
+/**
+ * Computes the SHA-256 of long versions after the response, one at a time, from the bytes on disk. Passes on every
+ * complete version once it has a hash.
+ */
 export class Sealer {
   readonly #database: Database;
   readonly #blobs: Blobs;
   readonly #histories: Histories;
   readonly #clock: Clock;
   readonly #log: Logger;
+  readonly #sealed: (version: VersionRow) => void;
   readonly #queue: VersionRow[] = [];
   #work: Promise<void> | null = null;
   #isClosed = false;
 
-  constructor(deps: { database: Database; blobs: Blobs; histories: Histories; clock: Clock; log: Logger }) {
+  constructor(deps: {
+    database: Database;
+    blobs: Blobs;
+    histories: Histories;
+    clock: Clock;
+    log: Logger;
+    sealed: (version: VersionRow) => void;
+  }) {
     this.#database = deps.database;
     this.#blobs = deps.blobs;
     this.#clock = deps.clock;
     this.#histories = deps.histories;
     this.#log = deps.log;
+    this.#sealed = deps.sealed;
   }
 
-  /** Ignores versions that have a hash or are incomplete. */
+  /** Ignores incomplete versions. */
   add(version: VersionRow): void {
-    if (!version.complete || version.sha256 !== null || this.#isClosed) return;
+    if (!version.complete || this.#isClosed) return;
+    if (version.sha256 !== null) {
+      this.#sealed(version);
+      return;
+    }
     this.#queue.push(version);
     this.#work ??= this.#seal().finally(() => {
       this.#work = null;
@@ -46,6 +62,7 @@ export class Sealer {
         const sha256 = await this.#blobs.sha256(version.blob, () => this.#givesWay());
         const hashed = version;
         await this.#database.changeTogether(() => this.#histories.recordHash(hashed, sha256));
+        this.#sealed({ ...hashed, sha256 });
       } catch (err) {
         // Usually deleted while queued; damage is found by the check.
         this.#log.debug({ err, version: version.version }, 'version not sealed');

@@ -5,7 +5,7 @@ import type { Parts } from './server-parts.ts';
 
 /** The metrics of a server, for `/metrics`. */
 export function serverMetrics(
-  { database, uploads }: Pick<Parts, 'database' | 'uploads'>,
+  { database, uploads, mover }: Pick<Parts, 'database' | 'uploads' | 'mover'>,
   requests: RequestLog,
   lines: Lines,
 ): readonly Metric[] {
@@ -28,6 +28,14 @@ export function serverMetrics(
     metric('gauge', 'active_uploads', 'Versions being written.', one(uploads.underWay)),
     metric('gauge', 'accounts', 'Accounts.', one(database.users.getCount())),
     metric('gauge', 'resident_bytes', 'Memory of the process.', one(process.memoryUsage.rss())),
+    ...(mover === null
+      ? []
+      : [
+          metric('gauge', 'stored_blobs', 'Blobs in the object store.', one(database.objects.size)),
+          metric('gauge', 'waiting_versions', 'Versions that wait for the object store.', one(mover.waiting)),
+          metric('counter', 'moved_versions_total', 'Versions moved to the object store.', one(mover.counts.moved)),
+          metric('counter', 'move_failures_total', 'Failed moves to the object store.', one(mover.counts.failed)),
+        ]),
     ...(freeBytes === null
       ? []
       : [

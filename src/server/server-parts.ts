@@ -3,6 +3,7 @@ import type { Accounts } from './accounts.ts';
 import type { Blobs } from './blobs.ts';
 import type { Database } from './database.ts';
 import type { Histories } from './histories.ts';
+import type { ObjectMover } from './object-mover.ts';
 import type { Repository } from './repository.ts';
 import type { Sealer } from './sealer.ts';
 import type { Uploads } from './uploads.ts';
@@ -17,4 +18,6 @@ export interface Parts {
   readonly blobs: Blobs;
   readonly sealer: Sealer;
   readonly uploads: Uploads;
+  /** Null without an object store. */
+  readonly mover: ObjectMover | null;
 }

@@ -142,7 +142,7 @@ export class Uploads {
     const writer = this.#blobs.write(to, 0);
     try {
       // The reader recycles its buffers; the writer keeps bytes while they are few.
-      for await (const piece of this.#blobs.read(from, 0, sizeBytes))
+      for await (const piece of await this.#blobs.read(from, 0, sizeBytes))
         await this.#database.reserve.spend(piece.byteLength, () => writer.write([Buffer.from(piece)]));
       return (await writer.finish()).bytes;
     } catch (error) {

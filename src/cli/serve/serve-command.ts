@@ -1,12 +1,15 @@
 import { readFileSync, writeSync } from 'node:fs';
 import { UsageError } from '../../base/errors.ts';
-import { createLogger } from '../../base/log.ts';
+import { systemClock } from '../../base/clock.ts';
+import { createLogger, silentLogger } from '../../base/log.ts';
 import type { LogLevel } from '../../base/log-level.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
+import { claimStore } from '../../server/claimed-store.ts';
 import type { FaultRule } from '../../server/fault-plan.ts';
 import { HOLDING_LIMITS } from '../../server/holdings.ts';
 import { checkBlobs } from '../../server/housekeeping.ts';
+import type { ObjectStore } from '../../server/object-store.ts';
 import { isSharpInstalled, pictureCommand } from '../../server/picture-library.ts';
 import { openParts, ReferenceServer, type ReferenceServerOptions } from '../../server/reference-server.ts';
 import type { Invocation } from '../invocation.ts';
@@ -29,6 +32,7 @@ export interface ServeFlags {
   readonly connectionsMax: number | null;
   readonly trustedProxy: string | null;
   readonly adminListen: string | null;
+  readonly objects: string | null;
   readonly acceptAnyKeys: boolean;
   readonly faultFile: string | null;
   readonly latencyMs: number;
@@ -56,6 +60,7 @@ export function serveFlags(given: Invocation): ServeFlags {
     connectionsMax: given.whole('--connections-max'),
     trustedProxy: given.text('--trusted-proxy'),
     adminListen: given.text('--admin-listen'),
+    objects: given.text('--objects'),
     acceptAnyKeys: given.has('--accept-any-keys'),
     faultFile: given.text('--fault-file'),
     latencyMs: given.duration('--latency') ?? 0,
@@ -72,7 +77,9 @@ interface Printer {
 
 /** Runs until SIGTERM or SIGINT; a second one does not wait for running requests. */
 export async function runServer(dataDirectory: string, flags: ServeFlags, context: Printer): Promise<number> {
-  const server = await ReferenceServer.open(optionsOf(dataDirectory, flags));
+  const options = optionsOf(dataDirectory, flags);
+  const objects = await openObjects(flags.objects);
+  const server = await ReferenceServer.open({ ...options, ...(objects === null ? {} : { objects }) });
   const stopped = new Promise<void>((resolve, reject) => {
     let signals = 0;
     const stop = (): void => {
@@ -115,10 +122,19 @@ function orderAgain(server: ReferenceServer, faultFile: string, context: Printer
   }
 }
 
+/** The client of the object store is loaded only if there is one. @throws UsageError */
+async function openObjects(location: string | null): Promise<ObjectStore | null> {
+  if (location === null) return null;
+  const { openS3 } = await import('../../server/s3/open-s3.ts');
+  return openS3(location, process.env, systemClock);
+}
+
 /** Verifies every blob. @returns the exit code: `store` where anything is damaged */
-export async function checkData(dataDirectory: string, context: Printer): Promise<number> {
-  const parts = openParts({ dataDirectory });
+export async function checkData(dataDirectory: string, location: string | null, context: Printer): Promise<number> {
+  const objects = await openObjects(location);
+  const parts = openParts({ dataDirectory, ...(objects === null ? {} : { objects }) });
   try {
+    await claimStore(parts.database, objects, silentLogger);
     const { damage, versions, bytes } = await checkBlobs(parts);
     for (const { user, file, version, what } of damage) {
       context.print(`user ${user}, file ${file}, version ${version}: ${what}\n`);
@@ -127,6 +143,7 @@ export async function checkData(dataDirectory: string, context: Printer): Promis
     return exitCode(damage.length === 0 ? 'ok' : 'store');
   } finally {
     await parts.database.close();
+    await objects?.close();
   }
 }
 

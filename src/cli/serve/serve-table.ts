@@ -63,6 +63,11 @@ export const SERVE_COMMANDS = [
         placeholder: '<host:port>',
         help: 'answer /healthz and /metrics (Prometheus) on this address; a port alone means loopback',
       },
+      {
+        flag: '--objects',
+        placeholder: '<url>',
+        help: 'move the data of files to this bucket: s3://bucket?endpoint=https://host (docs/hosting.md)',
+      },
       toggle('--accept-any-keys', 'accept any application, for clients with built-in keys'),
       {
         flag: '--fault-file',

@@ -14,7 +14,9 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
   serve: async (given, context) => {
     const { runServer, checkData, serveFlags } = await import('./serve-command.ts');
     const directory = dataDirectory(given, context);
-    return given.has('--check') ? checkData(directory, context) : runServer(directory, serveFlags(given), context);
+    return given.has('--check')
+      ? checkData(directory, given.text('--objects'), context)
+      : runServer(directory, serveFlags(given), context);
   },
 
   'serve user add': administer(async (deps) =>
