@@ -2,9 +2,9 @@ import { createHash, randomUUID } from 'node:crypto';
 import { constants, createReadStream, type Stats } from 'node:fs';
 import { link, mkdir, open, readdir, stat, truncate, unlink } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
+import { StorageError, systemCodeOf } from '../base/errors.ts';
 import { BlobReader } from './blob-reader.ts';
 import { BlobWriter, syncDirectory } from './blob-writer.ts';
-import { StorageError, systemCodeOf } from '../base/errors.ts';
 import type { Database } from './database.ts';
 import { type ObjectBytes, type ObjectStore, StoreError } from './object-store.ts';
 import { Refusal } from './refusal.ts';
@@ -136,7 +136,9 @@ export class Blobs {
     const small = this.small(name);
     if (small !== null) return small.byteLength;
     const { objects } = this.#database;
-    return objects.stored(name)?.sizeBytes ?? (await this.#stats(name))?.size ?? objects.stored(name)?.sizeBytes ?? null;
+    return (
+      objects.stored(name)?.sizeBytes ?? (await this.#stats(name))?.size ?? objects.stored(name)?.sizeBytes ?? null
+    );
   }
 
   /** Time of the last write to a file, or of a new name for it; null if there is no such file. */

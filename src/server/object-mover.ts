@@ -141,9 +141,9 @@ export class ObjectMover {
         this.#failures += 1;
         this.#log.warn({ err, version: version.version }, 'version not moved to the object store');
         this.#queue.push(version);
-        await this.#clock.sleep(backoffMs(this.#failures, this.#clock.random(), BACKOFF), this.#closing.signal).catch(
-          () => {},
-        );
+        await this.#clock
+          .sleep(backoffMs(this.#failures, this.#clock.random(), BACKOFF), this.#closing.signal)
+          .catch(() => {});
         if (this.#closing.signal.aborted) return;
       }
     }
@@ -158,7 +158,11 @@ export class ObjectMover {
     await this.#database.changeTogether(() => objects.begin(key));
     let isStored = false;
     try {
-      const etag = await this.#store.put(key, { path: this.#blobs.pathOf(blob), sizeBytes, sha256 }, this.#closing.signal);
+      const etag = await this.#store.put(
+        key,
+        { path: this.#blobs.pathOf(blob), sizeBytes, sha256 },
+        this.#closing.signal,
+      );
       isStored = await this.#database.changeTogether(() => {
         if (!this.#histories.has(version)) return false;
         objects.finish(blob, { key, sizeBytes, etag });

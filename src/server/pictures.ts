@@ -81,7 +81,11 @@ export class Pictures {
     const sharp = await this.#library();
     if (sharp === null) return null;
     try {
-      const { width, height, orientation = 1 } = await sharp(await source(), { limitInputPixels: INPUT_PIXELS_MAX }).metadata();
+      const {
+        width,
+        height,
+        orientation = 1,
+      } = await sharp(await source(), { limitInputPixels: INPUT_PIXELS_MAX }).metadata();
       return { height, width, rotation: DEGREES[orientation] ?? 0 };
     } catch {
       // A file that only claims to be an image is stored unchanged.

@@ -84,8 +84,8 @@ export interface ReferenceServerOptions {
   readonly trustedProxies?: readonly string[];
   /** Limits of each account beside its quota. */
   readonly limits?: HoldingLimits;
-  /** Where the bytes of complete versions are moved to; by default they stay in the data directory. The server closes it. */
-  readonly objects?: ObjectStore;
+  /** Where the bytes of complete versions are moved to; null: they stay in the data directory. The server closes it. */
+  readonly objects?: ObjectStore | null;
   /** The file system of the data; by default queried from the system. */
   readonly disk?: DiskSpace;
 }
@@ -201,7 +201,9 @@ export class ReferenceServer {
     http.on('checkExpectation', answer(false));
     // A connection could not be accepted (no descriptors, no memory): the client retries.
     http.on('error', (err) => (options.log ?? silentLogger).warn({ err }, 'connection not accepted'));
-    this.#objects = options.objects === undefined ? null : new ObjectCollector({ ...parts, store: options.objects, log: options.log ?? silentLogger });
+    const store = options.objects ?? null;
+    const log = options.log ?? silentLogger;
+    this.#objects = store === null ? null : new ObjectCollector({ ...parts, store, log });
     this.#objects?.start();
     parts.mover?.start();
     this.#stopHousekeeping = collectGarbage(parts, {

@@ -327,7 +327,8 @@ test('a file that is too long for the database is copied where the disk has no h
 
 test('a copy of a file whose version is being replaced copies the next one', async () => {
   const own = mkdtempSync(join(tmpdir(), 'cfs-copied-'));
-  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 1 });
+  // Also where the suite runs over an object store: the copy of an object makes no link.
+  const keeping = await ReferenceServer.open({ dataDirectory: own, versionsKept: 1, objects: null });
   const { client, folder } = await signUp(keeping, 'b@example.com');
   const file = await client.createFilled(folder('2'), 'x', Buffer.alloc(20_000, 'old '));
   const { link } = Blobs.prototype;

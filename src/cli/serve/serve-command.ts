@@ -1,6 +1,6 @@
 import { readFileSync, writeSync } from 'node:fs';
-import { UsageError } from '../../base/errors.ts';
 import { systemClock } from '../../base/clock.ts';
+import { UsageError } from '../../base/errors.ts';
 import { createLogger, silentLogger } from '../../base/log.ts';
 import type { LogLevel } from '../../base/log-level.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
@@ -78,8 +78,7 @@ interface Printer {
 /** Runs until SIGTERM or SIGINT; a second one does not wait for running requests. */
 export async function runServer(dataDirectory: string, flags: ServeFlags, context: Printer): Promise<number> {
   const options = optionsOf(dataDirectory, flags);
-  const objects = await openObjects(flags.objects);
-  const server = await ReferenceServer.open({ ...options, ...(objects === null ? {} : { objects }) });
+  const server = await ReferenceServer.open({ ...options, objects: await openObjects(flags.objects) });
   const stopped = new Promise<void>((resolve, reject) => {
     let signals = 0;
     const stop = (): void => {
@@ -132,7 +131,7 @@ async function openObjects(location: string | null): Promise<ObjectStore | null>
 /** Verifies every blob. @returns the exit code: `store` where anything is damaged */
 export async function checkData(dataDirectory: string, location: string | null, context: Printer): Promise<number> {
   const objects = await openObjects(location);
-  const parts = openParts({ dataDirectory, ...(objects === null ? {} : { objects }) });
+  const parts = openParts({ dataDirectory, objects });
   try {
     await claimStore(parts.database, objects, silentLogger);
     const { damage, versions, bytes } = await checkBlobs(parts);

@@ -12,7 +12,7 @@ export class S3Reader implements ObjectBytes {
   readonly #end: number;
   #at: number;
   #body: Readable | null = null;
-  #chunks: AsyncIterator<Uint8Array> | null = null;
+  #chunks: AsyncIterator<Uint8Array, undefined> | null = null;
   /** Responses in a row that brought no byte. */
   #failures = 0;
 
@@ -29,6 +29,11 @@ export class S3Reader implements ObjectBytes {
 
   /** Sends the request for the rest. @throws StoreError */
   async open(): Promise<this> {
+    await this.#opened();
+    return this;
+  }
+
+  async #opened(): Promise<AsyncIterator<Uint8Array, undefined>> {
     const { key, etag, sizeBytes } = this.#object;
     const range = `bytes=${this.#at}-${this.#end - 1}`;
     const answer = await this.#requests.open({ method: 'GET', key, headers: { range, 'if-match': etag } });
@@ -40,14 +45,13 @@ export class S3Reader implements ObjectBytes {
       throw new StoreError(`GET ${key}: expected 206 ${expected}, got ${got}`, { isPassing: false });
     }
     this.#chunks = answer.body[Symbol.asyncIterator]();
-    return this;
+    return this.#chunks;
   }
 
   async next(): Promise<IteratorResult<Uint8Array, undefined>> {
     while (this.#at < this.#end) {
       try {
-        if (this.#chunks === null) await this.open();
-        const { value, done } = (await this.#chunks?.next()) as IteratorResult<Uint8Array, undefined>;
+        const { value, done } = await (this.#chunks ?? (await this.#opened())).next();
         if (done === true) throw new Error(`the response ends at ${this.#at}, before ${this.#end}`);
         this.#at += value.byteLength;
         this.#failures = 0;

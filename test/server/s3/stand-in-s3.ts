@@ -2,8 +2,8 @@ import { createHash, randomBytes } from 'node:crypto';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { systemClock } from '../../../src/base/clock.ts';
-import { S3Store } from '../../../src/server/s3/s3-store.ts';
 import { s3Location } from '../../../src/server/s3/s3-location.ts';
+import { S3Store } from '../../../src/server/s3/s3-store.ts';
 
 /** A fault of the store: in the `times` requests from the `nth` matching one on. */
 export interface StoreFault {
