@@ -47,8 +47,13 @@ export const LISTS = {
     // For the page of `cfs web`: with its libraries 115 MB to download.
     { name: 'chromium', program: 'chromium' },
     { name: 'dbus-daemon', program: 'dbus-run-session' },
+    // An S3 store for `cfs serve --objects`: 60 MB to download.
+    { name: 'ceph-common', program: 'ceph' },
+    { name: 'ceph-mon', program: 'ceph-mon' },
+    { name: 'ceph-osd', program: 'ceph-osd' },
     { name: 'libglib2.0-bin', program: 'gio' },
     { name: 'pcmanfm', program: 'pcmanfm' },
+    { name: 'radosgw', program: 'radosgw' },
     { name: 'xauth', program: 'xauth' },
     { name: 'xdotool', program: 'xdotool' },
     { name: 'xvfb', program: 'xvfb-run' },
