@@ -52,33 +52,29 @@ describe.skipIf(missing !== null)(titled('radosgw', missing), () => {
     await other.close();
   });
 
-  testUnless(null)(
-    'versions of a server move to it, are read back, and are deleted',
-    { timeout: 120_000 },
-    async () => {
-      const directory = mkdtempSync(join(tmpdir(), 'cfs-gateway-'));
-      const server = await ReferenceServer.open({ dataDirectory: directory, objects: open() });
-      const { client, folder } = await signUp(server, 'a@example.com', 100 * MIB);
-      const bytes = bytesOf(19 * MIB);
-      const small = bytesOf(100_000, 2);
-      const file = await client.createFilled(folder('2'), 'long', bytes);
-      const other = await client.createFilled(folder('2'), 'short', small);
-      const blobs = join(directory, 'blobs');
-      const onDisk = () => readdirSync(blobs).flatMap((name) => readdirSync(join(blobs, name)));
-      await until(() => onDisk().length === 0 && server.versionsToMove === 0, 60_000);
+  test('versions of a server move to it, are read back, and are deleted', { timeout: 120_000 }, async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-gateway-'));
+    const server = await ReferenceServer.open({ dataDirectory: directory, objects: open() });
+    const { client, folder } = await signUp(server, 'a@example.com', 100 * MIB);
+    const bytes = bytesOf(19 * MIB);
+    const small = bytesOf(100_000, 2);
+    const file = await client.createFilled(folder('2'), 'long', bytes);
+    const other = await client.createFilled(folder('2'), 'short', small);
+    const blobs = join(directory, 'blobs');
+    const onDisk = () => readdirSync(blobs).flatMap((name) => readdirSync(join(blobs, name)));
+    await until(() => onDisk().length === 0 && server.versionsToMove === 0, 60_000);
 
-      const digest = (data: Uint8Array) => createHash('sha256').update(data).digest('hex');
-      expect(digest((await client.get(`${file}/data`)).bytes)).toBe(digest(bytes));
-      expect(digest((await client.get(`${other}/data`)).bytes)).toBe(digest(small));
-      const { bytes: part } = await client.get(`${file}/data`, { Range: 'bytes=8388000-8389000' });
-      expect(part.equals(bytes.subarray(8_388_000, 8_389_001))).toBe(true);
+    const digest = (data: Uint8Array) => createHash('sha256').update(data).digest('hex');
+    expect(digest((await client.get(`${file}/data`)).bytes)).toBe(digest(bytes));
+    expect(digest((await client.get(`${other}/data`)).bytes)).toBe(digest(small));
+    const { bytes: part } = await client.get(`${file}/data`, { Range: 'bytes=8388000-8389000' });
+    expect(part.equals(bytes.subarray(8_388_000, 8_389_001))).toBe(true);
 
-      await client.send('DELETE', file);
-      await client.send('DELETE', other);
-      await server.collectObjects();
-      expect(await server.collectObjects()).toBe(2);
-      await server.close();
-      rmSync(directory, { recursive: true });
-    },
-  );
+    await client.send('DELETE', file);
+    await client.send('DELETE', other);
+    await server.collectObjects();
+    expect(await server.collectObjects()).toBe(2);
+    await server.close();
+    rmSync(directory, { recursive: true });
+  });
 });
