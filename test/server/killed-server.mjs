@@ -1,5 +1,5 @@
 // A server that kills itself, with SIGKILL, at its n-th step that changes anything on the disk. Half of the steps are taken
-// before it dies (odd n), half are not (even n). Run by killed.mount.test.ts: node killed-server.mjs DIRECTORY N
+// before it dies (odd n), half are not (even n). Run by killed.mount.test.ts: node killed-server.mjs DIRECTORY N [OBJECTS]
 
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { open as openDatabase } from 'lmdb';
 
-const [directory, at] = process.argv.slice(2);
+const [directory, at, location] = process.argv.slice(2);
 const killAt = Number(at);
 let steps = 0;
 let isCounting = false;
@@ -54,7 +54,14 @@ count(holder, 'transactionSync');
 await database.close();
 rmSync(scratch, { recursive: true });
 
-const { ReferenceServer } = await import(new URL('../../dist/server/reference-server.js', import.meta.url).href);
-const server = await ReferenceServer.open({ dataDirectory: directory });
+const fromDist = (path) => import(new URL(`../../dist/${path}`, import.meta.url).href);
+const { ReferenceServer } = await fromDist('server/reference-server.js');
+let objects = null;
+if (location !== undefined) {
+  const [{ openS3 }, { systemClock }] = [await fromDist('server/s3/open-s3.js'), await fromDist('base/clock.js')];
+  const keys = { AWS_ACCESS_KEY_ID: 'key', AWS_SECRET_ACCESS_KEY: 'secret' };
+  objects = openS3(location, keys, systemClock);
+}
+const server = await ReferenceServer.open({ dataDirectory: directory, objects });
 isCounting = true;
 process.stdout.write(`${server.origin}\n`);

@@ -9,6 +9,7 @@ import { checkBlobs } from '../../src/server/housekeeping.ts';
 import { openParts, ReferenceServer } from '../../src/server/reference-server.ts';
 import { PortClaim } from '../harness/port-claim.ts';
 import { type RawClient, signUp, texts } from './raw-client.ts';
+import { StandInS3 } from './s3/stand-in-s3.ts';
 
 /**
  * What was acknowledged survives SIGKILL of the server, wherever it strikes: the server dies at its first step that changes
@@ -34,7 +35,11 @@ interface Acknowledged {
   deleted?: true;
 }
 
-test('an acknowledged request survives SIGKILL at every step', { timeout: 600_000 }, async () => {
+test.each([
+  ['with all data on the disk', async () => null],
+  ['while data move to an object store', () => StandInS3.start()],
+])('an acknowledged request survives SIGKILL at every step, %s', { timeout: 600_000 }, async (_where, openStore) => {
+  const store = await openStore();
   const directory = mkdtempSync(join(tmpdir(), 'cfs-killed-'));
   const claim = await PortClaim.make();
   const first = await ReferenceServer.open({ dataDirectory: directory, listen: { port: claim.port } });
@@ -45,7 +50,7 @@ test('an acknowledged request survives SIGKILL at every step', { timeout: 600_00
   for (let wasKilled = true; wasKilled; ) {
     lives += 1;
     const told: Acknowledged = {};
-    const child = await start(directory, lives);
+    const child = await start(directory, lives, store?.url);
     wasKilled = await live(client, folder('2'), `life ${lives}`, told).then(
       () => false,
       () => true,
@@ -53,16 +58,25 @@ test('an acknowledged request survives SIGKILL at every step', { timeout: 600_00
     await end(child);
     expect(child.signalCode, `life ${lives}`).toBe('SIGKILL');
 
-    const server = await ReferenceServer.open({ dataDirectory: directory });
+    const server = await ReferenceServer.open({ dataDirectory: directory, objects: store?.open() ?? null });
     await check(client, told, `life ${lives}`);
     await server.close();
   }
 
   // Fewer would mean that the steps were not counted.
   expect(lives).toBeGreaterThan(30);
-  const parts = openParts({ dataDirectory: directory });
+  const objects = store?.open() ?? null;
+  const parts = openParts({ dataDirectory: directory, objects });
   expect((await checkBlobs(parts)).damage).toEqual([]);
+  if (store !== null) {
+    // Every object is known, and every known one that arrived is there.
+    const known = [...parts.database.objects.keys()];
+    expect(store.keys.filter((key) => !known.includes(key))).toEqual([]);
+    expect(store.keys.length).toBeGreaterThan(lives / 2);
+  }
   await parts.database.close();
+  await objects?.close();
+  await store?.close();
   rmSync(directory, { recursive: true });
   await claim.release();
 });
@@ -143,8 +157,9 @@ async function check(client: RawClient, told: Acknowledged, life: string): Promi
   expect((await client.get(`${told.version}/data`)).text === DATA, `${life}: resumed`).toBe(true);
 }
 
-async function start(directory: string, killAt: number): Promise<ChildProcess> {
-  const child = spawn(process.execPath, [SCRIPT, directory, String(killAt)], { stdio: ['ignore', 'pipe', 'inherit'] });
+async function start(directory: string, killAt: number, objects: string | undefined): Promise<ChildProcess> {
+  const words = [SCRIPT, directory, String(killAt), ...(objects === undefined ? [] : [objects])];
+  const child = spawn(process.execPath, words, { stdio: ['ignore', 'pipe', 'inherit'] });
   const said = once(child.stdout as NodeJS.ReadableStream, 'data');
   const ended = once(child, 'exit').then(() => {
     throw new Error('the server ended before it listened');
