@@ -57,6 +57,10 @@ export const LISTS = {
     { name: 'xauth', program: 'xauth' },
     { name: 'xdotool', program: 'xdotool' },
     { name: 'xvfb', program: 'xvfb-run' },
+    // A kernel as a process, for its NFS client, and a program for its start.
+    { name: 'user-mode-linux', program: 'linux.uml' },
+    { name: 'busybox-static', program: 'busybox' },
+    { name: 'libnfs-utils', program: 'nfs-ls' },
   ],
 };
 

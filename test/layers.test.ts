@@ -17,6 +17,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   content: ['base', 'store', 'bytes'],
   sync: ['base', 'store', 'bytes', 'tree', 'content'],
   kernel: ['base'],
+  nfs: ['base', 'kernel'], // a second way to the kernel: its own NFS client
   fs: ['base', 'store', 'bytes', 'tree', 'content', 'sync', 'kernel'],
   // Between the two, on the main thread.
   transfer: ['base', 'store', 'remote'],
@@ -32,6 +33,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
     'content',
     'sync',
     'kernel',
+    'nfs',
     'fs',
     'transfer',
     'control',

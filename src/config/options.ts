@@ -128,9 +128,9 @@ export const OPTIONS = {
   binding: choice(
     '--binding',
     '<name>',
-    ['linux', 'fuse-native'],
-    'linux',
-    'FUSE binding: linux (our own addon) or fuse-native (only in a clone; slower, with limits: docs/semantics.md)',
+    ['linux', 'fuse-native', 'nfs'],
+    process.platform === 'darwin' ? 'nfs' : 'linux',
+    'how to mount: linux (FUSE, our own addon), fuse-native (FUSE; only in a clone) or nfs (experimental, for macOS); limits: docs/semantics.md',
   ),
   maskFeatures: list('--mask-features', '', 'kernel features to disable, separated by commas', { hidden: true }),
 } as const satisfies Record<string, OptionDefinition>;

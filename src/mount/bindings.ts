@@ -1,6 +1,7 @@
 import type { Options } from '../config/options.ts';
 import type { FileSystemOps, MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import type { LinuxMount, LinuxMountDeps } from '../kernel/linux.ts';
+import { checkNfs } from '../nfs/system-mount.ts';
 import { checkFuse } from './mount-point.ts';
 
 /** A way to mount: one for each value of `--binding`. A mount uses exactly one. */
@@ -34,6 +35,13 @@ const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
     async mount(options, ops, deps) {
       const { mountFuseNative } = await import('../kernel/fuse-native/fuse-native-mount.ts');
       return { mounted: await mountFuseNative(options, ops, deps), descriptor: -1, counting: null };
+    },
+  },
+  nfs: {
+    check: checkNfs,
+    async mount(options, ops, deps) {
+      const { mountNfs } = await import('../nfs/nfs-mount.ts');
+      return { mounted: await mountNfs(options, ops, deps), descriptor: -1, counting: null };
     },
   },
 };

@@ -1,17 +1,10 @@
 import { constants } from 'node:fs';
 import { FsError } from '../../base/errors.ts';
 import { type HandleId, type Inode, type NodeKind, ROOT_INODE } from '../../base/vocabulary.ts';
-import type {
-  Answer,
-  AttributeChange,
-  Attributes,
-  FileSystemOps,
-  FileSystemStats,
-  OpContext,
-  ReadReply,
-} from '../binding.ts';
+import type { Answer, AttributeChange, Attributes, FileSystemOps, FileSystemStats, OpContext } from '../binding.ts';
 import { bytesOf } from '../gathered-reply.ts';
-import type { OpBoundary, OpName, PendingOp } from '../op-boundary.ts';
+import type { OpBoundary, OpName } from '../op-boundary.ts';
+import { OpCalls } from '../op-calls.ts';
 import { openFlags } from '../open-flags.ts';
 import { gatherListing } from './listing-in-pieces.ts';
 import { type LookupLedger, PathWalk } from './path-walk.ts';
@@ -44,7 +37,7 @@ interface OpenFile {
  */
 export class PathOperations {
   readonly #ops: FileSystemOps;
-  readonly #boundary: OpBoundary;
+  readonly #calls: OpCalls;
   readonly #caller: PathCaller;
   readonly #walk: PathWalk;
   readonly #open = new Map<number, OpenFile>();
@@ -55,7 +48,7 @@ export class PathOperations {
 
   constructor(deps: { ops: FileSystemOps; boundary: OpBoundary; caller: PathCaller }) {
     this.#ops = deps.ops;
-    this.#boundary = deps.boundary;
+    this.#calls = new OpCalls(deps);
     this.#caller = deps.caller;
     this.#walk = new PathWalk({
       lookup: (parent, name) => this.#do('lookup', parent, (ctx) => this.#ops.lookup(parent, name, ctx)),
@@ -323,87 +316,13 @@ export class PathOperations {
   }
 
   /** Runs one operation: counted, failures logged, refused after the deadline. */
-  #do<T>(op: OpName, ino: Inode, call: (ctx: OpContext) => Answer<T>): Promise<T> {
-    const request = new PathRequest(op, ino, this.#caller, this.#boundary.nowMs());
-    return new Promise((resolve, reject) => {
-      const refused = (thrown: unknown): void =>
-        reject(this.#boundary.failed(op, thrown, request.startedMs, request.fields()));
-      try {
-        const answer = call(request);
-        if (answer instanceof Promise) {
-          // A late answer may carry a lookup or a handle without a receiver: see `late`.
-          this.#boundary.watch(request, answer, {
-            answered: resolve,
-            refused: reject,
-            late: (value) => this.#late(op, ino, value),
-          });
-          return;
-        }
-        this.#boundary.succeeded(op, request.startedMs);
-        resolve(answer);
-      } catch (error) {
-        refused(error);
-      }
-    });
+  async #do<T>(op: OpName, ino: Inode, call: (ctx: OpContext) => Answer<T>): Promise<T> {
+    return this.#calls.run(op, ino, this.#caller, call);
   }
-
-  /** Undoes an answer that came after the refusal. */
-  #late(op: OpName, ino: Inode, value: unknown): void {
-    const quietly = (answer: Answer<void>): void => void Promise.resolve(answer).catch(() => undefined);
-    const { attributes, open, handle } = value as LateAnswer;
-    const ctx = new PathRequest(op, ino, this.#caller, this.#boundary.nowMs());
-    if (GIVES_LOOKUP.has(op) && attributes != null) {
-      if (open !== undefined) quietly(this.#ops.release(attributes.ino, open.handle, ctx));
-      this.#ops.forget(attributes.ino, 1);
-    } else if (op === 'open' && handle !== undefined) quietly(this.#ops.release(ino, handle, ctx));
-    else if (op === 'opendir' && handle !== undefined) quietly(this.#ops.releasedir(ino, handle, ctx));
-    else if (op === 'read') bytesOf(value as ReadReply); // ends its leases
-  }
-}
-
-const GIVES_LOOKUP: ReadonlySet<OpName> = new Set<OpName>(['lookup', 'mknod', 'mkdir', 'symlink', 'link', 'create']);
-
-interface LateAnswer {
-  readonly attributes?: Attributes | null;
-  readonly open?: { readonly handle: HandleId };
-  readonly handle?: HandleId;
 }
 
 /** For access by alias: its one lookup belongs to the alias. */
 const NO_LOOKUPS: LookupLedger = { took: () => undefined, keep: () => undefined };
-
-/** One pending operation, with as much of its caller as is known. */
-class PathRequest implements OpContext, PendingOp {
-  readonly op: OpName;
-  readonly uid: number;
-  readonly gid: number;
-  readonly pid = 0;
-  /** The kernel has applied it. */
-  readonly umask = 0;
-  readonly startedMs: number;
-  readonly #ino: Inode;
-  readonly #controller = new AbortController();
-
-  constructor(op: OpName, ino: Inode, caller: PathCaller, startedMs: number) {
-    this.op = op;
-    this.uid = caller.uid;
-    this.gid = caller.gid;
-    this.startedMs = startedMs;
-    this.#ino = ino;
-  }
-
-  get signal(): AbortSignal {
-    return this.#controller.signal;
-  }
-
-  abort(reason: Error): void {
-    this.#controller.abort(reason);
-  }
-
-  fields(): Record<string, unknown> {
-    return { ino: this.#ino };
-  }
-}
 
 /** As `FileSystemOps.getxattr` demands: attributes that mean something to the kernel never reach a file system. */
 function refuseForeign(name: string): void {

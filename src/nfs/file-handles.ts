@@ -1,0 +1,45 @@
+import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import type { Inode } from '../base/vocabulary.ts';
+import { NfsError, STATUS } from './protocol.ts';
+
+const INODE_BYTES = 8;
+const MAC_BYTES = 16;
+const HANDLE_BYTES = INODE_BYTES + MAC_BYTES;
+/** Handles whose code was verified or computed: an HMAC takes longer than most replies. */
+const KNOWN_MAX = 20_000;
+
+/**
+ * File handles: the inode, and a code that only this process can compute. They name a node, never a path: a handle outlives a rename, and
+ * inodes are never reused.
+ */
+export class FileHandles {
+  #key = randomBytes(32);
+  readonly #known = new Map<Inode, Buffer>();
+
+  of(ino: Inode): Buffer {
+    const known = this.#known.get(ino);
+    if (known !== undefined) return known;
+    const handle = Buffer.alloc(HANDLE_BYTES);
+    handle.writeBigUInt64BE(BigInt(ino), 0);
+    const code = createHmac('sha256', this.#key).update(handle.subarray(0, INODE_BYTES)).digest();
+    code.copy(handle, INODE_BYTES, 0, MAC_BYTES);
+    if (this.#known.size >= KNOWN_MAX) this.#known.clear();
+    this.#known.set(ino, handle);
+    return handle;
+  }
+
+  /** @throws NfsError (badhandle) for a handle that this process did not make */
+  inodeOf(handle: Buffer): Inode {
+    if (handle.byteLength !== HANDLE_BYTES) throw new NfsError(STATUS.badhandle);
+    const ino = Number(handle.readBigUInt64BE(0)) as Inode;
+    if (!Number.isSafeInteger(ino) || ino <= 0) throw new NfsError(STATUS.badhandle);
+    if (!timingSafeEqual(this.of(ino), handle)) throw new NfsError(STATUS.badhandle);
+    return ino;
+  }
+
+  /** From now on no handle made so far is valid. */
+  revoke(): void {
+    this.#key = randomBytes(32);
+    this.#known.clear();
+  }
+}

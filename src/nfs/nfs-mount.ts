@@ -1,0 +1,137 @@
+import type { Clock } from '../base/clock.ts';
+import { FsError, UsageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import type { FileSystemOps, Invalidator, MountedFileSystem, MountOptions } from '../kernel/binding.ts';
+import { MOUNT_REFUSAL } from '../kernel/mount-refusal.ts';
+import { mountOn, placeOf, readMountTable } from '../kernel/mount-table.ts';
+import { canonicalDirectory, checkMountPoint, unmountInBackground } from '../kernel/mounting.ts';
+import { MountGuard } from './mount-guard.ts';
+import { NfsServer } from './nfs-server.ts';
+import { type Command, mountCommand, runMount, sourceOf } from './system-mount.ts';
+
+/** How often the mount table is read: no system call reports an unmount of NFS to its server. */
+const WATCH_MS = 1_000;
+/** Longer than the client keeps attributes (`actimeo=1`). */
+const ATTRIBUTES_MS_MAX = 1_100;
+const ENDED_MS_MAX = 10_000;
+
+export interface NfsMountDeps {
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** Deadline of an operation that may wait for the service: longer than the timeouts of its requests. */
+  readonly deadlineMs?: number;
+  /** When bytes of files last arrived, on the clock of `elapsedMs`: no read times out while some do. */
+  readonly bytesCameMs?: () => number;
+  /** Runs the system's mount command. */
+  readonly run?: (command: Command, directory: string) => Promise<void>;
+}
+
+/**
+ * Mounts `ops` on `options.directory` over NFS version 3: serves it on a port of 127.0.0.1, and mounts that port with the system's own client.
+ *
+ * @throws UsageError with a message: the mount point, or what the mount command printed
+ */
+export async function mountNfs(
+  options: MountOptions,
+  ops: FileSystemOps,
+  deps: NfsMountDeps,
+): Promise<MountedFileSystem> {
+  const directory = canonicalDirectory(options.directory);
+  checkMountPoint(directory, options);
+  const server = await NfsServer.start(ops, options, deps);
+  try {
+    const command = mountCommand(server.exported, { ...options, directory });
+    await (deps.run ?? runMount)(command, directory);
+    const entry = mountOn(directory);
+    if (entry?.source !== sourceOf(server.exported))
+      throw new UsageError(
+        `could not mount on ${directory}: it does not appear in the mount table`,
+        MOUNT_REFUSAL.noFuse,
+      );
+    const mount = new Mount(directory, entry.device, server, deps);
+    server.admit();
+    ops.init?.(mount.invalidator);
+    return mount;
+  } catch (error) {
+    // Another program may have used the secret path first: its handle is worth nothing from here on.
+    await server.close();
+    throw error;
+  }
+}
+
+class Mount implements MountedFileSystem {
+  readonly directory: string;
+  readonly device: string;
+  readonly invalidator: Invalidator;
+  readonly ended: Promise<'unmounted' | 'aborted'>;
+  readonly #server: NfsServer;
+  readonly #guard: MountGuard;
+  readonly #clock: Clock;
+  #isOver = false;
+  #resolveEnded!: (how: 'unmounted') => void;
+  #cancelWatch: () => void = () => {};
+
+  constructor(directory: string, device: string, server: NfsServer, { clock }: NfsMountDeps) {
+    this.directory = directory;
+    this.device = device;
+    this.#server = server;
+    this.#clock = clock;
+    this.invalidator = {
+      inode: (ino: Inode) => void server.opens.dropReader(ino),
+      entry: () => undefined,
+      deleted: () => undefined,
+    };
+    this.ended = new Promise((resolve) => {
+      this.#resolveEnded = resolve;
+    });
+    this.#guard = new MountGuard({ directory, source: sourceOf(server.exported) }, server.descriptor);
+    this.#watch();
+  }
+
+  async unmount(how: 'orderly' | 'lazily'): Promise<void> {
+    const place = this.#isOver ? null : placeOf(this.device, this.directory);
+    if (place !== null) await unmountInBackground(place, how);
+    await this.#look();
+    if (how === 'lazily' || this.#isOver) return;
+    // Detached before (umount -l), and in use.
+    let cancel = (): void => {};
+    const late = new Promise<void>((_resolve, reject) => {
+      cancel = this.#clock.after(ENDED_MS_MAX, () =>
+        reject(new FsError('EBUSY', `${this.directory} was detached, but is still in use`)),
+      );
+    });
+    try {
+      await Promise.race([this.ended, late]);
+    } finally {
+      cancel();
+    }
+  }
+
+  /** A client sends WRITE and COMMIT before close(2) returns, but no CLOSE: what is committed counts as closed. */
+  async requestsDrained(): Promise<void> {
+    await this.#server.opens.settle();
+  }
+
+  /** No notification exists: the client's attributes expire. */
+  async notificationsFlushed(): Promise<void> {
+    await this.#clock.sleep(ATTRIBUTES_MS_MAX);
+  }
+
+  #watch(): void {
+    this.#cancelWatch = this.#clock.after(WATCH_MS, () => {
+      void this.#look().then(() => {
+        if (!this.#isOver) this.#watch();
+      });
+    });
+  }
+
+  async #look(): Promise<void> {
+    if (this.#isOver || readMountTable().some(({ device }) => device === this.device)) return;
+    this.#isOver = true;
+    this.#cancelWatch();
+    this.#guard.dismiss();
+    await this.#server.close();
+    this.#resolveEnded('unmounted');
+  }
+}

@@ -1,0 +1,15 @@
+import type { FileSystemOps } from '../kernel/binding.ts';
+import type { OpCalls } from '../kernel/op-calls.ts';
+import type { HeldOpens } from './held-opens.ts';
+import type { Nodes } from './nodes.ts';
+import type { RemovedWhileOpen } from './removed-while-open.ts';
+
+/** What the procedures share. */
+export interface NfsParts {
+  readonly ops: FileSystemOps;
+  readonly calls: OpCalls;
+  readonly nodes: Nodes;
+  readonly opens: HeldOpens;
+  readonly removed: RemovedWhileOpen;
+  readonly isReadOnly: boolean;
+}

@@ -1,0 +1,139 @@
+import type { Clock } from '../base/clock.ts';
+import { FileProcedures } from './file-procedures.ts';
+import { Listing } from './listing.ts';
+import { NameProcedures } from './name-procedures.ts';
+import type { NfsParts } from './nfs-parts.ts';
+import { Patience } from './patience.ts';
+import { NFS_PROGRAM, PROCEDURE, STATUS, type Status, statusOf, VERSION } from './protocol.ts';
+import { RepeatedCalls } from './repeated-calls.ts';
+import type { RpcCall, RpcCaller } from './rpc-message.ts';
+import type { RpcBody, RpcProgram } from './rpc-server.ts';
+import { type XdrReader, XdrWriter } from './xdr.ts';
+
+interface Procedure {
+  run(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<readonly Uint8Array[] | void>;
+  /** The zero words after the status of a failure: optional attributes that are absent. */
+  readonly failureWords: number;
+  /** Carried out once, however often the client sends it. */
+  readonly isOnce?: true;
+  /** May wait for the service. */
+  readonly mayWait?: true;
+  /** Also for callers that may not use the mount: the client's kernel asks as it mounts. */
+  readonly isForAll?: true;
+}
+
+const [NO_ATTRIBUTES, POST_OP, WCC, POST_OP_AND_WCC, TWO_WCC] = [0, 1, 2, 3, 4];
+
+/** NFS version 3: reads arguments, chooses the procedure, and turns failures into statuses. No operation's meaning is here. */
+export class NfsProgram implements RpcProgram {
+  readonly number = NFS_PROGRAM;
+  readonly version = VERSION;
+  readonly #procedures: Readonly<Record<number, Procedure>>;
+  readonly #repeated = new RepeatedCalls();
+  readonly #patience: Patience;
+  readonly #listing: Listing;
+  readonly #isServed: (uid: number) => boolean;
+  /** Pending until our own mount command has succeeded. */
+  #admitted: Promise<void> | null;
+  #admit!: () => void;
+
+  /** @param deps.isServed whether a user may use the mount */
+  constructor(parts: NfsParts, deps: { readonly clock: Clock; readonly isServed: (uid: number) => boolean }) {
+    this.#isServed = deps.isServed;
+    this.#listing = new Listing(parts, deps.clock);
+    this.#procedures = table(new NameProcedures(parts), new FileProcedures(parts), this.#listing);
+    this.#patience = new Patience(deps.clock);
+    this.#admitted = new Promise((resolve) => {
+      this.#admit = resolve;
+    });
+  }
+
+  /** The mount exists: its root was given to our own command and to no other caller. */
+  admit(): void {
+    this.#admit();
+    this.#admitted = null;
+  }
+
+  async close(): Promise<void> {
+    await this.#listing.close();
+  }
+
+  call(call: RpcCall): Promise<RpcBody> | null {
+    if (call.procedure === PROCEDURE.null) return Promise.resolve([]);
+    const procedure = this.#procedures[call.procedure];
+    if (procedure === undefined) return null;
+    return this.#call(call, procedure);
+  }
+
+  async #call(call: RpcCall, procedure: Procedure): Promise<RpcBody> {
+    const { caller, args, xid } = call;
+    if (!procedure.isForAll) {
+      if (!this.#isServed(caller.uid)) return [failure(STATUS.acces, procedure.failureWords)];
+      if (this.#admitted !== null) await this.#admitted;
+    }
+    const words = args.rest();
+    const key = (): string => `${call.procedure} ${caller.uid} ${caller.gid} ${words.toString('latin1')}`;
+    const run = (): Promise<RpcBody> => this.#run(procedure, args, caller);
+    const later = (): RpcBody => [failure(STATUS.jukebox, procedure.failureWords)];
+    const answer = (): Promise<RpcBody> => (procedure.mayWait ? this.#patience.within(key, run, later) : run());
+    return procedure.isOnce ? this.#repeated.once(`${xid} ${key()}`, answer) : answer();
+  }
+
+  async #run(procedure: Procedure, args: XdrReader, caller: RpcCaller): Promise<RpcBody> {
+    const out = new XdrWriter();
+    try {
+      out.u32(STATUS.ok);
+      const more = await procedure.run(args, caller, out);
+      return [out.done(), ...(more ?? [])];
+    } catch (error) {
+      const status = statusOf(error);
+      if (status === null) throw error;
+      return [failure(status, procedure.failureWords)];
+    }
+  }
+}
+
+function failure(status: Status, words: number): Buffer {
+  const out = new XdrWriter(4 + 4 * words).u32(status);
+  for (let word = 0; word < words; word++) out.u32(0);
+  return out.done();
+}
+
+function table(names: NameProcedures, files: FileProcedures, listing: Listing): Readonly<Record<number, Procedure>> {
+  const once = { isOnce: true, mayWait: true } as const;
+  const mayWait = { mayWait: true } as const;
+  const isForAll = { isForAll: true } as const;
+  const bound = <T extends object>(
+    object: T,
+    name: keyof T,
+    failureWords: number,
+    traits: Partial<Omit<Procedure, 'run' | 'failureWords'>> = {},
+  ): Procedure => ({
+    run: (args, caller, out) => (object[name] as unknown as Procedure['run']).call(object, args, caller, out),
+    failureWords,
+    ...traits,
+  });
+  return {
+    [PROCEDURE.getattr]: bound(files, 'getattr', NO_ATTRIBUTES),
+    [PROCEDURE.setattr]: bound(files, 'setattr', WCC, once),
+    [PROCEDURE.lookup]: bound(names, 'lookup', POST_OP, mayWait),
+    [PROCEDURE.access]: bound(files, 'access', POST_OP),
+    [PROCEDURE.readlink]: bound(files, 'readlink', POST_OP, mayWait),
+    [PROCEDURE.read]: bound(files, 'read', POST_OP, mayWait),
+    [PROCEDURE.write]: bound(files, 'write', WCC),
+    [PROCEDURE.create]: bound(names, 'create', WCC, once),
+    [PROCEDURE.mkdir]: bound(names, 'mkdir', WCC, once),
+    [PROCEDURE.symlink]: bound(names, 'symlink', WCC, once),
+    [PROCEDURE.mknod]: bound(names, 'mknod', WCC, once),
+    [PROCEDURE.remove]: bound(names, 'remove', WCC, once),
+    [PROCEDURE.rmdir]: bound(names, 'rmdir', WCC, once),
+    [PROCEDURE.rename]: bound(names, 'rename', TWO_WCC, once),
+    [PROCEDURE.link]: bound(names, 'link', POST_OP_AND_WCC, once),
+    [PROCEDURE.readdir]: bound(listing, 'readdir', POST_OP, mayWait),
+    [PROCEDURE.readdirplus]: bound(listing, 'readdirplus', POST_OP, mayWait),
+    [PROCEDURE.fsstat]: bound(files, 'fsstat', POST_OP),
+    [PROCEDURE.fsinfo]: bound(files, 'fsinfo', POST_OP, isForAll),
+    [PROCEDURE.pathconf]: bound(files, 'pathconf', POST_OP, isForAll),
+    [PROCEDURE.commit]: bound(files, 'commit', WCC),
+  };
+}

@@ -1,0 +1,111 @@
+import type { Clock } from '../base/clock.ts';
+import type { Logger } from '../base/log.ts';
+import type { FileSystemOps, MountOptions } from '../kernel/binding.ts';
+import { OpBoundary } from '../kernel/op-boundary.ts';
+import { OpCalls } from '../kernel/op-calls.ts';
+import { FileHandles } from './file-handles.ts';
+import { HeldOpens } from './held-opens.ts';
+import { MountProgram } from './mount-program.ts';
+import type { NfsParts } from './nfs-parts.ts';
+import { NfsProgram } from './nfs-program.ts';
+import { Nodes } from './nodes.ts';
+import { RemovedWhileOpen } from './removed-while-open.ts';
+import { RpcServer } from './rpc-server.ts';
+import type { Export } from './system-mount.ts';
+
+const DEADLINE_MS = 30_000;
+
+export interface NfsServerDeps {
+  readonly log: Logger;
+  readonly clock: Clock;
+  readonly deadlineMs?: number;
+  readonly bytesCameMs?: () => number;
+}
+
+/** A file system, served over NFS version 3 on a port of 127.0.0.1 to one client. */
+export class NfsServer {
+  readonly exported: Export;
+  readonly opens: HeldOpens;
+  readonly #rpc: RpcServer;
+  readonly #nfs: NfsProgram;
+  readonly #mount: MountProgram;
+  readonly #handles: FileHandles;
+  readonly #removed: RemovedWhileOpen;
+  readonly #boundary: OpBoundary;
+  readonly #ops: FileSystemOps;
+  readonly #log: Logger;
+  #isClosed = false;
+
+  static async start(
+    ops: FileSystemOps,
+    options: Pick<MountOptions, 'readOnly' | 'allowOther'>,
+    deps: NfsServerDeps,
+  ): Promise<NfsServer> {
+    const { log, clock, bytesCameMs } = deps;
+    const boundary = new OpBoundary({ log, clock, deadlineMs: deps.deadlineMs ?? DEADLINE_MS, bytesCameMs });
+    const calls = new OpCalls({ ops, boundary });
+    const removed = new RemovedWhileOpen({ ops, calls });
+    const handles = new FileHandles();
+    const nodes = new Nodes({ ops, calls, handles, removed });
+    const opens = new HeldOpens({ ops, calls, clock });
+    const parts = { ops, calls, nodes, opens, removed, isReadOnly: options.readOnly };
+    const owner = process.geteuid?.() ?? 0;
+    const isServed = (uid: number): boolean => options.allowOther || uid === owner || uid === 0;
+    const nfs = new NfsProgram(parts, { clock, isServed });
+    const mount = new MountProgram(handles);
+    const rpc = await RpcServer.listen({ programs: [nfs, mount], log });
+    return new NfsServer(parts, { rpc, nfs, mount, handles, boundary, log });
+  }
+
+  private constructor(
+    { ops, opens, removed }: NfsParts,
+    own: {
+      readonly rpc: RpcServer;
+      readonly nfs: NfsProgram;
+      readonly mount: MountProgram;
+      readonly handles: FileHandles;
+      readonly boundary: OpBoundary;
+      readonly log: Logger;
+    },
+  ) {
+    this.#ops = ops;
+    this.opens = opens;
+    this.#removed = removed;
+    this.#rpc = own.rpc;
+    this.#nfs = own.nfs;
+    this.#mount = own.mount;
+    this.#handles = own.handles;
+    this.#boundary = own.boundary;
+    this.#log = own.log;
+    this.exported = { path: own.mount.path, port: own.rpc.port };
+  }
+
+  /** The descriptor of the listening socket; -1: unknown. */
+  get descriptor(): number {
+    return this.#rpc.descriptor;
+  }
+
+  /** Our own mount command has succeeded: requests are served from now on. */
+  admit(): void {
+    this.#mount.close();
+    this.#nfs.admit();
+  }
+
+  /** Closes all connections and files. Idempotent. */
+  async close(): Promise<void> {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#mount.close();
+    this.#handles.revoke();
+    await this.#rpc.close();
+    await this.opens.close();
+    await this.#removed.close();
+    await this.#nfs.close();
+    this.#boundary.close();
+    try {
+      this.#ops.destroy?.();
+    } catch (error) {
+      this.#log.error({ err: error }, 'closing the file system failed');
+    }
+  }
+}

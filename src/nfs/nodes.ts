@@ -1,0 +1,133 @@
+import { FsError } from '../base/errors.ts';
+import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import type { Answer, Attributes, FileSystemOps } from '../kernel/binding.ts';
+import type { OpCalls } from '../kernel/op-calls.ts';
+import type { FileHandles } from './file-handles.ts';
+import { HANDLE_BYTES_MAX, NAME_BYTES_MAX } from './protocol.ts';
+import type { RemovedWhileOpen } from './removed-while-open.ts';
+import type { RpcCaller } from './rpc-message.ts';
+import type { XdrReader, XdrWriter } from './xdr.ts';
+
+const UTF8 = new TextDecoder('utf-8', { fatal: true });
+/** Longer than any name: READ of the argument must not depend on the limit of names. */
+const NAME_ARGUMENT_BYTES_MAX = 4096;
+const SLASH = 0x2f;
+
+/** Handles, names and attributes in the arguments of procedures. Every lookup is returned before the reply. */
+export class Nodes {
+  readonly #ops: FileSystemOps;
+  readonly #calls: OpCalls;
+  readonly #handles: FileHandles;
+  readonly #removed: RemovedWhileOpen;
+
+  constructor(deps: {
+    readonly ops: FileSystemOps;
+    readonly calls: OpCalls;
+    readonly handles: FileHandles;
+    readonly removed: RemovedWhileOpen;
+  }) {
+    this.#ops = deps.ops;
+    this.#calls = deps.calls;
+    this.#handles = deps.handles;
+    this.#removed = deps.removed;
+  }
+
+  /** nfs_fh3. @throws NfsError badhandle */
+  readHandle(args: XdrReader): Inode {
+    return this.#handles.inodeOf(args.opaque(HANDLE_BYTES_MAX));
+  }
+
+  writeHandle(out: XdrWriter, ino: Inode): void {
+    out.opaque(this.#handles.of(ino));
+  }
+
+  /** filename3. @throws FsError EINVAL, EILSEQ, ENAMETOOLONG */
+  readName(args: XdrReader): string {
+    const bytes = args.opaque(NAME_ARGUMENT_BYTES_MAX);
+    if (bytes.byteLength > NAME_BYTES_MAX) throw new FsError('ENAMETOOLONG');
+    if (bytes.byteLength === 0 || bytes.includes(0) || bytes.includes(SLASH)) throw new FsError('EINVAL');
+    return textOf(bytes);
+  }
+
+  /** A name to add or remove: neither `.` nor `..`. @throws FsError as `readName` */
+  readChildName(args: XdrReader): string {
+    const name = this.readName(args);
+    if (name === '.' || name === '..') throw new FsError('EINVAL');
+    return name;
+  }
+
+  /** @throws FsError ESTALE for a node that no longer exists */
+  attributes(ino: Inode, caller: RpcCaller): Answer<Attributes> {
+    const reply = this.#calls.run('getattr', ino, caller, (ctx) => this.#ops.getattr(ino, null, ctx));
+    return reply instanceof Promise ? reply.then(({ attributes }) => attributes) : reply.attributes;
+  }
+
+  /** The attributes for a reply, where they are optional. */
+  async attributesIfKnown(ino: Inode, caller: RpcCaller): Promise<Attributes | null> {
+    try {
+      return await this.attributes(ino, caller);
+    } catch {
+      return null;
+    }
+  }
+
+  /** @throws FsError ENOTDIR, ESTALE */
+  async folder(ino: Inode, caller: RpcCaller): Promise<Attributes> {
+    const attributes = await this.attributes(ino, caller);
+    if (attributes.kind !== 'folder') throw new FsError('ENOTDIR');
+    return attributes;
+  }
+
+  parentOf(folder: Inode): Inode {
+    return this.#ops.placeOf?.(folder)?.parent ?? ROOT_INODE;
+  }
+
+  /** Runs `act` with the attributes of a child, null if there is none, and keeps the child's lookup meanwhile. */
+  async withChild<T>(
+    parent: Inode,
+    name: string,
+    caller: RpcCaller,
+    act: (child: Attributes | null) => Promise<T>,
+  ): Promise<T> {
+    const removed = this.#removed.inodeOf(parent, name);
+    if (removed !== null) return act(await this.attributes(removed, caller));
+    const entry = await this.#calls.run('lookup', parent, caller, (ctx) => this.#ops.lookup(parent, name, ctx));
+    if (entry.attributes === null) return act(null);
+    try {
+      return await act(entry.attributes);
+    } finally {
+      this.#ops.forget(entry.attributes.ino, 1);
+    }
+  }
+
+  /**
+   * Changes a node.
+   *
+   * @returns `before`: the attributes before, only if nothing else can have changed the node since then
+   */
+  async change<T>(
+    ino: Inode,
+    caller: RpcCaller,
+    act: () => Answer<T>,
+  ): Promise<{ readonly value: T; readonly before: Attributes | null }> {
+    const before = this.#attributesNow(ino, caller);
+    const answer = act();
+    return answer instanceof Promise ? { value: await answer, before: null } : { value: answer, before };
+  }
+
+  #attributesNow(ino: Inode, caller: RpcCaller): Attributes | null {
+    const answer = this.attributes(ino, caller);
+    if (!(answer instanceof Promise)) return answer;
+    answer.catch(() => undefined);
+    return null;
+  }
+}
+
+/** @throws FsError EILSEQ */
+export function textOf(bytes: Uint8Array): string {
+  try {
+    return UTF8.decode(bytes);
+  } catch {
+    throw new FsError('EILSEQ');
+  }
+}

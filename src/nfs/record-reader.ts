@@ -1,0 +1,82 @@
+import { XdrError } from './xdr.ts';
+
+const LAST_FRAGMENT = 0x8000_0000;
+const HEADER_BYTES = 4;
+/** Clients send one fragment for each record. */
+const FRAGMENTS_MAX = 64;
+
+/** Splits a byte stream into records (RFC 5531, section 11). Holds one record at most, of a bounded length. */
+export class RecordReader {
+  readonly #bytesMax: number;
+  readonly #onRecord: (record: Buffer) => void;
+  readonly #header = Buffer.alloc(HEADER_BYTES);
+  #headerBytes = 0;
+  /** The fragment in progress; null while its header is being read. */
+  #fragment: { readonly bytes: Buffer; have: number; readonly isLast: boolean } | null = null;
+  /** The fragments of the record before the one in progress. */
+  #earlier: Buffer[] = [];
+  #earlierBytes = 0;
+
+  constructor(deps: { readonly bytesMax: number; readonly onRecord: (record: Buffer) => void }) {
+    this.#bytesMax = deps.bytesMax;
+    this.#onRecord = deps.onRecord;
+  }
+
+  /**
+   * Takes the next bytes of the stream. A record that lies in one chunk shares its memory.
+   *
+   * @throws XdrError for a record that is too long, or in too many fragments: the stream cannot be continued
+   */
+  push(chunk: Buffer): void {
+    let at = 0;
+    while (at < chunk.byteLength) {
+      if (this.#fragment === null) {
+        at += this.#readHeader(chunk, at);
+        if (this.#headerBytes < HEADER_BYTES) return;
+        const header = this.#header.readUInt32BE(0);
+        const bytes = header % LAST_FRAGMENT;
+        const isLast = header >= LAST_FRAGMENT;
+        this.#headerBytes = 0;
+        this.#check(bytes);
+        const isWhole = chunk.byteLength - at >= bytes;
+        if (isWhole) {
+          this.#ended(chunk.subarray(at, at + bytes), isLast);
+          at += bytes;
+          continue;
+        }
+        this.#fragment = { bytes: Buffer.allocUnsafe(bytes), have: 0, isLast };
+      }
+      const fragment = this.#fragment;
+      const taken = chunk.copy(fragment.bytes, fragment.have, at);
+      fragment.have += taken;
+      at += taken;
+      if (fragment.have < fragment.bytes.byteLength) return;
+      this.#fragment = null;
+      this.#ended(fragment.bytes, fragment.isLast);
+    }
+  }
+
+  #readHeader(chunk: Buffer, at: number): number {
+    const taken = chunk.copy(this.#header, this.#headerBytes, at, at + HEADER_BYTES - this.#headerBytes);
+    this.#headerBytes += taken;
+    return taken;
+  }
+
+  #check(bytes: number): void {
+    if (this.#earlierBytes + bytes > this.#bytesMax)
+      throw new XdrError(`a record of more than ${this.#bytesMax} bytes`);
+    if (this.#earlier.length >= FRAGMENTS_MAX) throw new XdrError(`a record of more than ${FRAGMENTS_MAX} fragments`);
+  }
+
+  #ended(bytes: Buffer, isLast: boolean): void {
+    if (!isLast) {
+      this.#earlier.push(bytes);
+      this.#earlierBytes += bytes.byteLength;
+      return;
+    }
+    const record = this.#earlier.length === 0 ? bytes : Buffer.concat([...this.#earlier, bytes]);
+    this.#earlier = [];
+    this.#earlierBytes = 0;
+    this.#onRecord(record);
+  }
+}

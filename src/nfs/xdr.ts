@@ -1,0 +1,126 @@
+/** Data that does not have the form that its program demands. */
+export class XdrError extends Error {
+  override readonly name = 'XdrError';
+}
+
+const UNIT_BYTES = 4;
+
+/** Decodes XDR (RFC 4506). Every method throws `XdrError` past the end of the data. */
+export class XdrReader {
+  readonly #bytes: Buffer;
+  #at = 0;
+
+  constructor(bytes: Buffer) {
+    this.#bytes = bytes;
+  }
+
+  u32(): number {
+    return this.#bytes.readUInt32BE(this.#skip(4));
+  }
+
+  /** An unsigned hyper integer. Above 2^53 the result is rounded, and is larger than every valid size and offset. */
+  u64(): number {
+    return this.u32() * 2 ** 32 + this.u32();
+  }
+
+  /** @throws XdrError except for 0 and 1 */
+  bool(): boolean {
+    const value = this.u32();
+    if (value > 1) throw new XdrError(`${value} is no boolean`);
+    return value === 1;
+  }
+
+  /** Opaque data of a fixed length. Shares the memory of the record. */
+  fixed(bytes: number): Buffer {
+    const start = this.#skip(bytes + padding(bytes));
+    return this.#bytes.subarray(start, start + bytes);
+  }
+
+  /** Opaque data of a variable length. @throws XdrError if it is longer than `bytesMax` */
+  opaque(bytesMax: number): Buffer {
+    const bytes = this.u32();
+    if (bytes > bytesMax) throw new XdrError(`${bytes} bytes where ${bytesMax} are allowed`);
+    return this.fixed(bytes);
+  }
+
+  /** The rest of the data, which is not consumed. */
+  rest(): Buffer {
+    return this.#bytes.subarray(this.#at);
+  }
+
+  #skip(bytes: number): number {
+    const start = this.#at;
+    if (bytes > this.#bytes.byteLength - start) throw new XdrError('the data is too short');
+    this.#at = start + bytes;
+    return start;
+  }
+}
+
+/** Encodes XDR (RFC 4506) into a buffer that grows. */
+export class XdrWriter {
+  #bytes: Buffer;
+  #length = 0;
+
+  constructor(capacity = 256) {
+    this.#bytes = Buffer.allocUnsafe(capacity);
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  u32(value: number): this {
+    this.#grow(4);
+    this.#length = this.#bytes.writeUInt32BE(value >>> 0, this.#length);
+    return this;
+  }
+
+  u64(value: number): this {
+    return this.u32(Math.floor(value / 2 ** 32)).u32(value % 2 ** 32);
+  }
+
+  bool(value: boolean): this {
+    return this.u32(value ? 1 : 0);
+  }
+
+  fixed(data: Uint8Array): this {
+    const { byteLength } = data;
+    this.#grow(byteLength + UNIT_BYTES);
+    this.#bytes.set(data, this.#length);
+    const end = this.#length + byteLength;
+    this.#length = end + padding(byteLength);
+    this.#bytes.fill(0, end, this.#length);
+    return this;
+  }
+
+  opaque(data: Uint8Array): this {
+    return this.u32(data.byteLength).fixed(data);
+  }
+
+  text(text: string): this {
+    return this.opaque(Buffer.from(text));
+  }
+
+  /** Replaces a word that was written before. */
+  patch(at: number, value: number): void {
+    this.#bytes.writeUInt32BE(value >>> 0, at);
+  }
+
+  /** What was written so far. Nothing may be written afterwards. */
+  done(): Buffer {
+    return this.#bytes.subarray(0, this.#length);
+  }
+
+  #grow(bytes: number): void {
+    const needed = this.#length + bytes;
+    if (needed <= this.#bytes.byteLength) return;
+    const larger = Buffer.allocUnsafe(Math.max(needed, this.#bytes.byteLength * 2));
+    this.#bytes.copy(larger, 0, 0, this.#length);
+    this.#bytes = larger;
+  }
+}
+
+/** The zero bytes that follow opaque data: all items have a multiple of four bytes. */
+export function padding(bytes: number): number {
+  return (UNIT_BYTES - (bytes % UNIT_BYTES)) % UNIT_BYTES;
+}

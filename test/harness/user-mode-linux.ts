@@ -1,0 +1,82 @@
+import { spawn } from 'node:child_process';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { missingPrograms, missingRoot } from './requirement.ts';
+
+/**
+ * A second Linux kernel as an ordinary process (Debian's user-mode-linux): with NFS, and with the files of this machine as its root. A kernel
+ * that hangs there takes nothing with it.
+ */
+
+const MODULES = '/usr/lib/uml/modules';
+/** In the order in which they need each other. Kernels that lack one have it built in, or do without it. */
+const NFS_MODULES = [
+  ...['fs/netfs/netfs', 'fs/fscache/fscache', 'net/sunrpc/sunrpc', 'fs/nfs_common/grace', 'fs/lockd/lockd'],
+  ...['fs/nfs_common/nfs_acl', 'fs/nfs/nfs', 'fs/nfs/nfsv3'],
+];
+
+/** Null if a kernel can be started, else what is missing. */
+export function missingUserModeLinux(): string | null {
+  return (
+    missingPrograms('linux.uml', 'busybox', 'ip') ??
+    missingRoot() ??
+    (existsSync(MODULES) ? null : MODULES) ??
+    (process.arch === 'x64' ? null : 'a processor of the kind x64')
+  );
+}
+
+/**
+ * Runs a shell script as root in a kernel of its own. `/run` is empty there and in memory.
+ *
+ * @param folder where the script and its output lie; on a disk of this machine
+ * @returns the exit code (null: the kernel did not end in time) and everything that the script printed
+ */
+export async function runInUserModeLinux(
+  script: string,
+  folder: string,
+  limits: { readonly timeoutMs: number },
+): Promise<{ readonly code: number | null; readonly output: string }> {
+  const [init, job, output] = ['init.sh', 'job.sh', 'output.txt'].map((name) => join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  writeFileSync(job, script);
+  writeFileSync(output, '');
+  writeFileSync(init, initScript(job, output), { mode: 0o755 });
+  const words = ['rootfstype=hostfs', 'rw', 'mem=1024M', `init=${init}`, 'con=null', 'con0=fd:0,fd:1'];
+  const kernel = spawn('linux.uml', words, {
+    cwd: folder,
+    detached: true, // a group of its own: the kernel has a process for each of its processes
+    stdio: ['ignore', 'ignore', 'ignore'],
+    env: { ...process.env, HOME: folder, TMPDIR: '/dev/shm' },
+  });
+  const timer = setTimeout(() => {
+    if (kernel.pid !== undefined) process.kill(-kernel.pid, 'SIGKILL');
+  }, limits.timeoutMs);
+  await new Promise((resolve) => kernel.once('exit', resolve));
+  clearTimeout(timer);
+  const said = readFileSync(output, 'utf8');
+  const code = /^exit code: (\d+)$/m.exec(said)?.[1];
+  return { code: code === undefined ? null : Number(code), output: said };
+}
+
+function initScript(job: string, output: string): string {
+  return `#!/bin/sh
+exec > ${output} 2>&1
+export PATH=${process.env.PATH ?? '/usr/sbin:/usr/bin:/sbin:/bin'} HOME=/run/home
+mount -t proc proc /proc
+mount -t sysfs sysfs /sys
+mount -t tmpfs -o size=400m,mode=755 tmpfs /run
+mkdir -p /run/home
+ip link set lo up
+for module in ${NFS_MODULES.join(' ')}; do
+  file=${MODULES}/$(uname -r)/kernel/$module.ko
+  if [ -f $file ]; then busybox insmod $file; fi
+done
+sh ${job}
+echo "exit code: $?"
+sync
+busybox poweroff -f
+`;
+}
