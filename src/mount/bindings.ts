@@ -1,13 +1,9 @@
 import type { Options } from '../config/options.ts';
 import type { FileSystemOps, MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import type { LinuxMount, LinuxMountDeps } from '../kernel/linux.ts';
-import { checkNfs } from '../nfs/system-mount.ts';
-import { checkFuse } from './mount-point.ts';
 
 /** A way to mount: one for each value of `--binding`. A mount uses exactly one. */
 export interface Binding {
-  /** @throws UsageError (noFuse) when this system cannot mount with it, with the fix */
-  check(): void;
   /** @throws UsageError with a message */
   mount(options: MountOptions, ops: FileSystemOps, deps: LinuxMountDeps): Promise<BoundMount>;
 }
@@ -23,7 +19,6 @@ export interface BoundMount {
 /** Each binding is loaded when it mounts, so that the others cost nothing. */
 const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
   linux: {
-    check: checkFuse,
     async mount(options, ops, deps) {
       const { mountLinux } = await import('../kernel/linux.ts');
       const mounted = await mountLinux(options, ops, deps);
@@ -31,14 +26,12 @@ const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
     },
   },
   'fuse-native': {
-    check: checkFuse,
     async mount(options, ops, deps) {
       const { mountFuseNative } = await import('../kernel/fuse-native/fuse-native-mount.ts');
       return { mounted: await mountFuseNative(options, ops, deps), descriptor: -1, counting: null };
     },
   },
   nfs: {
-    check: checkNfs,
     async mount(options, ops, deps) {
       const { mountNfs } = await import('../nfs/nfs-mount.ts');
       return { mounted: await mountNfs(options, ops, deps), descriptor: -1, counting: null };

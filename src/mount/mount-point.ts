@@ -2,10 +2,12 @@ import { execFile, spawnSync } from 'node:child_process';
 import { accessSync, constants, lstatSync, readdirSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
+import type { Options } from '../config/options.ts';
 import { type Fusermount, findFusermount, whyNoFusermount } from '../kernel/fusermount.ts';
 import { loadKernelAddon } from '../kernel/kernel-addon.ts';
 import { type MountEntry, mountOn, readMountTable } from '../kernel/mount-table.ts';
 import { unmountDirectory } from '../kernel/mounting.ts';
+import { checkNfs } from '../nfs/system-mount.ts';
 import { MOUNT_SUBTYPE } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
@@ -14,6 +16,12 @@ import { visible } from './mount-event.ts';
 const PROBE_MS_MAX = 3000;
 /** path_resolution(7): more links count as a loop. */
 const LINKS_MAX = 40;
+
+/** @throws UsageError (noFuse) when no mount with this binding is possible on this system, saying what to do */
+export function checkBinding({ binding }: Pick<Options, 'binding'>): void {
+  if (binding === 'nfs') checkNfs();
+  else checkFuse();
+}
 
 /**
  * @param whoMounts uid of this process, and the fusermount3 that it would run

@@ -5,11 +5,10 @@ import type { Options } from '../config/options.ts';
 import { accountPaths, type Paths } from '../config/paths.ts';
 import { mountOn } from '../kernel/mount-table.ts';
 import { type Account, chooseAccount } from './account-file.ts';
-import { bindingOf } from './bindings.ts';
 import { type DashOOptions, NO_DASH_O_OPTIONS } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
-import { checkMountPoint, checkNothingNeededBelow } from './mount-point.ts';
+import { checkBinding, checkMountPoint, checkNothingNeededBelow } from './mount-point.ts';
 import type { MountRequest } from './mount-request.ts';
 import { statusOf } from './running-mounts.ts';
 
@@ -36,7 +35,7 @@ export async function prepareMount(
     readonly toJournal?: boolean;
   },
 ): Promise<PreparedMount> {
-  bindingOf(deps.options).check();
+  checkBinding(deps.options);
   const { name, account } = chooseAccount(deps.paths, wanted);
   const directory = checkMountPoint(place.directory, { allowNonEmpty: deps.options.nonempty });
   await checkNotMounted(deps.paths, name);

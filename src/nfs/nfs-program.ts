@@ -11,7 +11,7 @@ import type { RpcBody, RpcProgram } from './rpc-server.ts';
 import { type XdrReader, XdrWriter } from './xdr.ts';
 
 interface Procedure {
-  run(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<readonly Uint8Array[] | void>;
+  run(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<readonly Uint8Array[] | undefined>;
   /** The zero words after the status of a failure: optional attributes that are absent. */
   readonly failureWords: number;
   /** Carried out once, however often the client sends it. */

@@ -8,8 +8,8 @@ const UNCLAIMED_MS_MAX = 120_000;
 const SLOW_CALLS_MAX = 1_000;
 
 /**
- * Replies in time. A call that takes longer than the client waits is answered with JUKEBOX: "try again later". It continues, and the client's
- * next attempt joins it, so it ends with the outcome of the call itself: success, or the error at the deadline of the file system.
+ * Replies in time. A call that takes longer than the client waits gets JUKEBOX ("try again later") and continues. The client's next attempt
+ * joins it. So it ends with the outcome of the call itself: success, or the error at the deadline of the file system.
  */
 export class Patience {
   readonly #clock: Clock;

@@ -84,7 +84,7 @@ export function permittedChange(attributes: Attributes, caller: RpcCaller, chang
   return (attributes.mode & cleared) === 0 ? change : { ...rest, mode: attributes.mode & ~cleared };
 }
 
-/** Only the owner sets times of its choice; whoever may write the file sets them to now. @throws FsError EPERM, EACCES */
+/** Only the owner sets times of its choice. Write permission is enough to set them to now. @throws FsError EPERM, EACCES */
 function expectTimesAllowed(attributes: Attributes, caller: RpcCaller, { atime, mtime }: AttributeChange): void {
   const times = [atime, mtime].filter((time) => time !== undefined);
   if (times.length === 0) return;

@@ -14,7 +14,7 @@ const AUTH_BYTES_MAX = 400;
 const MACHINE_NAME_BYTES_MAX = 255;
 const GROUPS_MAX = 16;
 /** The user of a call without credentials. */
-const NOBODY = 65534;
+const ANONYMOUS = 65534;
 
 /** accept_stat */
 export const ACCEPT = {
@@ -58,7 +58,7 @@ export function parseCall(record: Buffer): RpcCall {
 
 /** authsys_parms (RFC 5531, appendix A). */
 function callerOf(flavor: number, body: Buffer): RpcCaller {
-  if (flavor === AUTH_NONE) return { uid: NOBODY, gid: NOBODY, gids: [] };
+  if (flavor === AUTH_NONE) return { uid: ANONYMOUS, gid: ANONYMOUS, gids: [] };
   if (flavor !== AUTH_SYS) throw new XdrError(`credentials of an unknown flavor: ${flavor}`);
   const reader = new XdrReader(body);
   reader.u32(); // a stamp of the caller

@@ -8,7 +8,8 @@ import { missingUserModeLinux, runInUserModeLinux } from '../harness/user-mode-l
 // `--binding nfs` with the NFS client of a real Linux kernel: service, mount and programs run in user-mode Linux.
 
 const DIST = process.env.CFS_TEST_DIST ?? new URL('../../dist/cli/', import.meta.url).pathname;
-const BOOT_MS_MAX = 150_000;
+/** It takes a minute and a half on two processors with other work. */
+const SCRIPT_MS_MAX = 480_000;
 const missing = missingUserModeLinux();
 
 /** Each step prints `NAME: RESULT`. */
@@ -19,7 +20,7 @@ chmod 700 /run/runtime
 cfs() { ${process.execPath} ${path.join(DIST, 'cfs.js')} "$@"; }
 isMounted() { grep -q ' /run/mnt nfs ' /proc/mounts; }
 cfs demo /run/mnt > /run/demo.log 2>&1 &
-for second in $(seq 60); do isMounted && break; sleep 1; done
+for second in $(seq 120); do isMounted && break; sleep 1; done
 isMounted && echo "mounted: yes"
 
 cd /run/mnt
@@ -32,7 +33,7 @@ rm renamed/open
 echo after >&5
 echo "removed while open: $(ls -A renamed | tr '\\n' ' ')"
 exec 5>&-
-mkdir many && (cd many && seq 3000 | xargs touch) && rm -r many && echo "removed: $(ls | grep -c many)"
+mkdir many && (cd many && seq 1000 | xargs touch) && rm -r many && echo "removed: $(ls | grep -c many)"
 su -s /bin/sh nobody -c 'ls /run/mnt' > /dev/null 2>&1 || echo "other user: refused"
 
 cd /
@@ -41,11 +42,11 @@ cfs refresh > /dev/null
 echo "after sync: $(cmp /run/bytes /run/mnt/copy && echo same)"
 before=$(sed -n 's/.*port=\\([0-9]*\\).*/\\1/p' /proc/mounts)
 kill -9 $(cfs status | sed -n 's/.*(process \\([0-9]*\\)).*/\\1/p')
-for second in $(seq 30); do isMounted || break; sleep 1; done
+for second in $(seq 120); do isMounted || break; sleep 1; done
 isMounted || echo "after SIGKILL: the mount is gone"
 wait
 cfs demo /run/mnt > /run/demo.log 2>&1 &
-for second in $(seq 60); do isMounted && break; sleep 1; done
+for second in $(seq 120); do isMounted && break; sleep 1; done
 echo "mounted again: $(cmp /run/bytes /run/mnt/copy && echo same)"
 cfs umount > /dev/null && echo "unmounted: yes"
 isMounted || echo "after unmount: the mount is gone"
@@ -60,8 +61,8 @@ describe(titled('--binding nfs', missing), () => {
   beforeAll(async () => {
     if (missing !== null) return;
     folder = mkdtempSync(path.join(tmpdir(), 'cfs-uml-'));
-    ({ output } = await runInUserModeLinux(SCRIPT, folder, { timeoutMs: BOOT_MS_MAX }));
-  });
+    ({ output } = await runInUserModeLinux(SCRIPT, folder, { timeoutMs: SCRIPT_MS_MAX }));
+  }, SCRIPT_MS_MAX + 30_000);
 
   afterAll(() => {
     if (folder !== '') rmSync(folder, { recursive: true, force: true });
@@ -71,7 +72,7 @@ describe(titled('--binding nfs', missing), () => {
     ['mounts, and reads what it wrote', ['mounted: yes', 'copied: same']],
     ['keeps handles valid when their folder is renamed', ['renamed: a b ']],
     ['removes the name of an open file immediately, and leaves no .nfs file', ['removed while open: a b ']],
-    ['removes a folder of 3,000 files', ['removed: 0']],
+    ['removes a folder of 1,000 files', ['removed: 0']],
     ['refuses other users without --allow-other', ['other user: refused']],
     ['pushes what was written and closed', ['everything is with the service', 'after sync: same']],
     ['takes the mount away when its process is killed', ['after SIGKILL: the mount is gone']],

@@ -306,6 +306,16 @@ describe('local users', () => {
     expect(await client.access(file)).toBe(0);
   });
 
+  test('a user with write permission empties the file of another user, as open(2) with O_TRUNC does', async () => {
+    const file = await client.create(root, 'file', 'guarded', { mode: 0o666 });
+    await client.write(file, 0, 'bytes', 2);
+    client.user = STRANGER;
+    await client.setattr(file, { sizeBytes: 0, mtime: 'now' });
+
+    expect((await client.getattr(file)).sizeBytes).toBe(0);
+    await expect(client.setattr(file, { mtime: { sec: 5, nsec: 0 } })).rejects.toMatchObject(status('perm'));
+  });
+
   test('in a sticky folder only the owner removes a file', async () => {
     await client.setattr(root, { mode: 0o1777 });
     await client.create(root, 'file', 'guarded', { mode: 0o666 });

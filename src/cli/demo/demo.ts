@@ -3,10 +3,9 @@ import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import type { Options } from '../../config/options.ts';
 import { homeDirectory, type Paths } from '../../config/paths.ts';
-import { bindingOf } from '../../mount/bindings.ts';
 import { type LaunchedMount, launchMount } from '../../mount/launch.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { checkMountPoint } from '../../mount/mount-point.ts';
+import { checkBinding, checkMountPoint } from '../../mount/mount-point.ts';
 import { checkNotMounted, mountRequest } from '../../mount/mount-preparation.ts';
 import { SignalRelay } from '../launch/signal-relay.ts';
 import { type DemoAccount, knownAccount } from './demo-account.ts';
@@ -25,7 +24,7 @@ interface DemoDeps {
  * The data of an earlier start are reused.
  */
 export async function demoCommand(deps: DemoDeps, flags: { readonly directory: string | null }): Promise<number> {
-  bindingOf(deps.options).check();
+  checkBinding(deps.options);
   const directory = pointFor(flags.directory ?? join(homeDirectory(deps.env), 'Cloud'), deps.options);
   const known = knownAccount(deps.paths);
   if (known !== null) await checkNotMounted(deps.paths, known.name);
