@@ -60,7 +60,6 @@ export const LISTS = {
     // A kernel as a process, for its NFS client, and a program for its start.
     { name: 'user-mode-linux', program: 'linux.uml' },
     { name: 'busybox-static', program: 'busybox' },
-    { name: 'libnfs-utils', program: 'nfs-ls' },
   ],
 };
 
