@@ -1,5 +1,5 @@
-import { spawn } from 'node:child_process';
-import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, readFileSync, statfsSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { missingPrograms, missingRoot } from './requirement.ts';
 
@@ -8,6 +8,7 @@ import { missingPrograms, missingRoot } from './requirement.ts';
  * that hangs there takes nothing with it.
  */
 
+const MEMORY_MIB = 1024;
 const MODULES = '/usr/lib/uml/modules';
 /** In the order in which they need each other. Kernels that lack one have it built in, or do without it. */
 const NFS_MODULES = [
@@ -21,8 +22,28 @@ export function missingUserModeLinux(): string | null {
     missingPrograms('linux.uml', 'busybox', 'ip') ??
     missingRoot() ??
     (existsSync(MODULES) ? null : MODULES) ??
-    (process.arch === 'x64' ? null : 'a processor of the kind x64')
+    (process.arch === 'x64' ? null : 'a processor of the kind x64') ??
+    (boots() ? null : 'a system where user-mode Linux boots')
   );
+}
+
+/** Containers may forbid ptrace(2), or executable memory in files. The kernel panics at the end of its first process, which is as expected. */
+function boots(): boolean {
+  const words = ['rootfstype=hostfs', 'ro', 'mem=64M', 'init=/bin/true', 'con=null', 'con0=fd:0,fd:1'];
+  const { stdout } = spawnSync('linux.uml', words, {
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+    timeout: 30_000,
+    killSignal: 'SIGKILL',
+    env: { ...process.env, TMPDIR: memoryFolder() },
+  });
+  return (stdout ?? '').includes('/bin/true as init process');
+}
+
+/** Where the kernel's memory lies: a container often has 64 MiB of /dev/shm. */
+function memoryFolder(): string {
+  const { bavail, bsize } = statfsSync('/dev/shm');
+  return bavail * bsize > 2 * MEMORY_MIB * 1024 * 1024 ? '/dev/shm' : '/tmp';
 }
 
 /**
@@ -44,12 +65,12 @@ export async function runInUserModeLinux(
   writeFileSync(job, script);
   writeFileSync(output, '');
   writeFileSync(init, initScript(job, output), { mode: 0o755 });
-  const words = ['rootfstype=hostfs', 'rw', 'mem=1024M', `init=${init}`, 'con=null', 'con0=fd:0,fd:1'];
+  const words = ['rootfstype=hostfs', 'rw', `mem=${MEMORY_MIB}M`, `init=${init}`, 'con=null', 'con0=fd:0,fd:1'];
   const kernel = spawn('linux.uml', words, {
     cwd: folder,
     detached: true, // a group of its own: the kernel has a process for each of its processes
     stdio: ['ignore', 'ignore', 'ignore'],
-    env: { ...process.env, HOME: folder, TMPDIR: '/dev/shm' },
+    env: { ...process.env, HOME: folder, TMPDIR: memoryFolder() },
   });
   const timer = setTimeout(() => {
     if (kernel.pid !== undefined) process.kill(-kernel.pid, 'SIGKILL');
