@@ -327,7 +327,7 @@ export class CacheEviction {
       this.#store.transact((tx) => {
         tx.put('content', id, { ...record, where: 'none' });
         tx.remove('inline', id);
-      });
+      }, 'freeing');
     } catch (err) {
       this.#log.warn({ err, content: id }, 'small content not evicted');
       return 0;
@@ -350,7 +350,7 @@ export class CacheEviction {
         this.#store.transact((tx) => {
           tx.put('content', id, { ...record, where: 'none' });
           removeBlockRows(tx, id);
-        });
+        }, 'freeing');
       this.#files.remove(id);
       this.#blocks.forget(id);
       this.#usage.measured(id, 0);

@@ -71,7 +71,7 @@ export class ContentCollector {
       if (ids.size === 0) return false;
       this.#store.transact((tx) => {
         for (const id of ids) this.#destroyOrLeave(tx, id);
-      });
+      }, 'freeing');
     } catch (err) {
       this.#round = null;
       this.#log.warn({ err }, 'contents not collected');

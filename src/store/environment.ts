@@ -20,7 +20,16 @@ import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
 import { SCHEMA_VERSION } from './schema-version.ts';
 import { StartRoom } from './start-room.ts';
-import type { FirstOf, ScannedTable, SecondOf, StoreWriter, TableName, Tables, Transaction } from './tables.ts';
+import type {
+  ChangeKind,
+  FirstOf,
+  ScannedTable,
+  SecondOf,
+  StoreWriter,
+  TableName,
+  Tables,
+  Transaction,
+} from './tables.ts';
 
 export interface StoreOptions {
   readonly directory: string;
@@ -207,7 +216,7 @@ export class Store implements StoreWriter {
     return findDamagedRows(this.#database);
   }
 
-  transact<R>(change: (tx: Transaction) => R, kind: 'made' | 'learnt' = 'made'): R {
+  transact<R>(change: (tx: Transaction) => R, kind: ChangeKind = 'made'): R {
     if (this.#changing) throw new Error('transact is not nested');
     if (this.#closed) throw new StorageError('the store is closed');
     const tx = new Change(this);
@@ -316,7 +325,7 @@ export class Store implements StoreWriter {
     return schema;
   }
 
-  #record(rows: Row[], kind: 'made' | 'learnt'): void {
+  #record(rows: Row[], kind: ChangeKind): void {
     let valueBytes = 0;
     for (const row of rows) {
       if (row.value === undefined) continue;
@@ -326,9 +335,9 @@ export class Store implements StoreWriter {
     const all = this.#unrecorded.length === 0 ? rows : [...this.#unrecorded, ...rows];
     let sequence: number;
     try {
-      sequence = this.#append(all, valueBytes);
+      sequence = this.#append(all, valueBytes, kind);
     } catch (error) {
-      if (kind === 'made' || !(error instanceof StorageError)) throw error;
+      if (kind !== 'learnt' || !(error instanceof StorageError)) throw error;
       this.#keepUnrecorded(rows, error);
       return;
     }
@@ -339,7 +348,7 @@ export class Store implements StoreWriter {
   }
 
   /** @returns the record's sequence number. @throws StorageError */
-  #append(rows: readonly Row[], valueBytes: number): number {
+  #append(rows: readonly Row[], valueBytes: number, kind: ChangeKind): number {
     const pressure = this.pressure();
     const journal = this.#journal as Journal;
     const recordBytes = encodedRowsBytes(rows);
@@ -350,7 +359,7 @@ export class Store implements StoreWriter {
     if (failure !== null && !isTaken) throw failure;
     // A short wait at first: this thread also feeds the checkpoint.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
-    return journal.append(recordBytes, (target) => encodeRows(rows, target));
+    return journal.append(recordBytes, (target) => encodeRows(rows, target), kind !== 'freeing');
   }
 
   /** Keeps learnt rows visible in memory until the next record includes them. @throws StorageError beyond `UNRECORDED_BYTES_MAX` */

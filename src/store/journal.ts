@@ -44,6 +44,12 @@ export interface JournalOptions {
 
 /** Taken from the start room by a start: half becomes the journal file, the rest is for the index. */
 const START_ROOM_BYTES = 320 * 1024;
+/**
+ * End of each file that is for changes which free space, and a bound on its share of a short file. Without it the pushes after a start on
+ * a full disk use the only file up, and no deletion can make room for the next one.
+ */
+const FREEING_BYTES_MAX = 64 * 1024;
+const FREEING_SHARE = 1 / 4;
 /** The spare file is allocated only while this many files fit on the disk: the rest is left for other writes. */
 const SPARE_ROOM_FILES = 2;
 /** After a power cut or damage: the newest changes may be lost, and only this message reports it. */
@@ -180,13 +186,14 @@ export class Journal {
    * Appends one record; `fill` writes its payload of `payloadBytes` into the given buffer. When this returns, the record survives
    * SIGKILL. When it throws, nothing was recorded and the journal stays usable.
    *
+   * @param leavesRoom the end of a file stays free (`FREEING_BYTES_MAX`): where no further file fits, a deletion can still be recorded
    * @returns the record's sequence number
    * @throws StorageError full when there is no room
    */
-  append(payloadBytes: number, fill: (target: Buffer) => void): number {
+  append(payloadBytes: number, fill: (target: Buffer) => void, leavesRoom = false): number {
     if (this.#broken !== null) throw this.#broken;
     const length = RECORD_HEADER_BYTES + payloadBytes;
-    const segment = this.#segmentFor(length);
+    const segment = this.#segmentFor(length, leavesRoom);
     if (this.#scratch.byteLength < length) this.#scratch = Buffer.allocUnsafe(length * 2);
     const record = this.#scratch.subarray(0, length);
     fill(record.subarray(RECORD_HEADER_BYTES));
@@ -290,9 +297,12 @@ export class Journal {
   }
 
   /** The file for a record of `length` bytes. @throws StorageError full */
-  #segmentFor(length: number): OpenSegment {
+  #segmentFor(length: number, leavesRoom: boolean): OpenSegment {
     const current = this.#current;
-    return current !== null && current.position + length <= current.sizeBytes ? current : this.#rotate(length);
+    if (current === null) return this.#rotate(length);
+    const { position, sizeBytes } = current;
+    const leftBytes = leavesRoom ? Math.min(FREEING_BYTES_MAX, sizeBytes * FREEING_SHARE) : 0;
+    return position + length + leftBytes <= sizeBytes ? current : this.#rotate(length);
   }
 
   /** Continues in a new file: the spare one, or one that is reserved now (its first syncs are slower). */

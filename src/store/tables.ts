@@ -208,6 +208,8 @@ export interface Transaction extends StoreReader {
   afterCommit(effect: () => void): void;
 }
 
+export type ChangeKind = 'made' | 'learnt' | 'freeing';
+
 /** The journal, LMDB and the overlay behind one door (`store/environment`). One writer: the thread that opened it. */
 export interface StoreWriter extends StoreReader {
   /**
@@ -215,10 +217,11 @@ export interface StoreWriter extends StoreReader {
    * this returns, or (when `change` throws, or the journal cannot be written) none of it happened. Not nested.
    *
    * @param kind `learnt`: the service said so and will say so again. Where no record can be written (a full or a read-only disk), what was
-   *   learnt stays in memory and is written with the next record, so that what is not here can be read all the same
+   *   learnt stays in memory and is written with the next record, so that what is not here can be read all the same. `freeing`: a deletion
+   *   or an eviction, which may use the end of a journal file that other changes leave free
    * @throws StorageError full when the record cannot be kept
    */
-  transact<R>(change: (tx: Transaction) => R, kind?: 'made' | 'learnt'): R;
+  transact<R>(change: (tx: Transaction) => R, kind?: ChangeKind): R;
   /** Everything committed so far survives a power cut once this resolves (fdatasync of the journal, in the pool). */
   sync(): Promise<void>;
 }

@@ -297,7 +297,7 @@ export class Tree {
       writeNode(tx, node, { ...node, local: null }, nowMs);
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
       return node;
-    });
+    }, 'freeing');
     this.#ownershipTransfer.vacate(removed, 'unlinked', nowMs);
     this.#tellLocal(removed.ino, 'removed');
     return { removed };

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { accessSync, constants, existsSync } from 'node:fs';
+import { accessSync, constants, existsSync, readFileSync } from 'node:fs';
 import { delimiter, join } from 'node:path';
 import { test } from 'vitest';
 import { PROJECT } from '../imports.ts';
@@ -38,6 +38,11 @@ export function missingForOtherUsers(): string | null {
 /** fusermount3 of an ordinary user reads /etc/mtab when it unmounts. */
 export function missingMtab(): string | null {
   return missingFile('/etc/mtab');
+}
+
+/** The place where a FUSE connection can be aborted. sysfs has its folder also where nothing is mounted on it. */
+export function missingFuseControl(): string | null {
+  return /^\S+ \S+ fusectl /m.test(readFileSync('/proc/mounts', 'utf8')) ? null : 'a mounted /sys/fs/fuse/connections';
 }
 
 export function missingFile(path: string): string | null {

@@ -8,7 +8,7 @@ import { PAYLOAD_BYTES_MAX } from '../../src/kernel/kernel-addon.ts';
 import { mountOn } from '../../src/kernel/mount-table.ts';
 import { MASKABLE_FEATURES } from '../../src/kernel/negotiation.ts';
 import { inMountNamespace } from '../harness/mount-namespace.ts';
-import { missingFile, missingRoot, testUnless } from '../harness/requirement.ts';
+import { missingFuseControl, missingRoot, testUnless } from '../harness/requirement.ts';
 import { MountDriver, makeMountPoint, run, script, shell, started } from './mount-driver.ts';
 
 const drivers: MountDriver[] = [];
@@ -597,7 +597,7 @@ describe('coming and going', () => {
   });
 
   // Where that place is not mounted, only root can abort a connection (`abortConnection`).
-  testUnless(missingRoot() && missingFile('/sys/fs/fuse/connections'))(
+  testUnless(missingRoot() && missingFuseControl())(
     'and when a notification waits for a folder that a caller has locked',
     async () => {
       const driver = await mounted();

@@ -172,6 +172,30 @@ testUnless(missingRoot())(
 );
 
 testUnless(missingRoot())(
+  'after a start on a full disk, other changes leave the room that deletions need',
+  async () => {
+    const { directory, ballast } = await killedOnFullDisk();
+    const store = await stores.open(directory, { segmentBytes: 1024 * 1024 });
+    // What pushes record: the index takes some of it, until it finds no room either.
+    let refused = 0;
+    for (let id = 1000; refused < 20; id++) {
+      if (!tryPut(store, id)) {
+        refused++;
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      }
+    }
+
+    for (let id = 1; id <= 50; id++) store.transact((tx) => tx.remove('inline', id as ContentId), 'freeing');
+
+    expect(missingOf(store)).toEqual(Array.from({ length: 50 }, (_, index) => index + 1));
+    await store.close();
+    makeRoom(ballast);
+    const again = await stores.open(directory, { segmentBytes: 1024 * 1024 });
+    expect(missingOf(again)).toEqual(Array.from({ length: 50 }, (_, index) => index + 1));
+  },
+);
+
+testUnless(missingRoot())(
   'a start on a full disk without reserved space refuses changes until there is space',
   async () => {
     const { directory, ballast } = await killedOnFullDisk();

@@ -8,6 +8,7 @@ import { NativeFiles } from '../../src/base/native.ts';
 import type { ContentId } from '../../src/base/vocabulary.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
 import type { Store } from '../../src/store/environment.ts';
+import type { ChangeKind } from '../../src/store/tables.ts';
 import { missingAddon, testUnless } from '../harness/requirement.ts';
 import { watchUnhandled } from '../harness/unhandled.ts';
 import { ManualClock } from '../kernel/manual-clock.ts';
@@ -26,8 +27,8 @@ const FIRST_MAP_BYTES = 128 * 1024;
 const stores = new TemporaryStores();
 const systemFiles = missing === null ? new NativeFiles() : (null as unknown as NativeFiles);
 
-function put(store: Store, id: number, length: number): void {
-  store.transact((tx) => tx.put('inline', id as ContentId, new Uint8Array(length).fill(id)));
+function put(store: Store, id: number, length: number, kind?: ChangeKind): void {
+  store.transact((tx) => tx.put('inline', id as ContentId, new Uint8Array(length).fill(id)), kind);
 }
 
 function refusalOf(store: Store, id: number, length: number): unknown {
@@ -57,7 +58,7 @@ async function until(clock: ManualClock, condition: () => boolean): Promise<void
 
 /** As LMDB says it: of its map; by strerror(3), of a file system's quota. */
 test.skipIf(missing !== null).each(['MDB_MAP_FULL: Environment mapsize limit reached', 'Disk quota exceeded'])(
-  '%s: the journal takes changes for as long as it has room, short ones to the end, and nothing is lost',
+  '%s: the journal takes changes for as long as it has room, those that free space to the end, and nothing is lost',
   async (message) => {
     const index = new RefusingIndex();
     index.message = message;
@@ -86,7 +87,7 @@ test.skipIf(missing !== null).each(['MDB_MAP_FULL: Environment mapsize limit rea
     expect(refusal).toMatchObject({ full: true });
     expect(last * LONG_BYTES).toBeGreaterThan(SEGMENT_BYTES / 2);
     // More of them than a long one would have taken.
-    for (let more = 0; more < (1.1 * LONG_BYTES) / 200; more++) put(store, ++last, 200);
+    for (let more = 0; more < (1.1 * LONG_BYTES) / 200; more++) put(store, ++last, 200, 'freeing');
     expect(lost(store, last)).toEqual([]);
     // As SIGKILL would leave it.
     expect(lost(await stores.open(stores.copyOf(directory)), last)).toEqual([]);
