@@ -181,7 +181,7 @@ testUnless(missingRoot())(
     for (let id = 1000; refused < 20; id++) {
       if (!tryPut(store, id)) {
         refused++;
-        await new Promise((resolve) => setTimeout(resolve, 20));
+        await new Promise((resolve) => setImmediate(resolve));
       }
     }
 
