@@ -265,12 +265,13 @@ describe('local users', () => {
     }
   });
 
-  test('before the mount command has succeeded, a handle serves nothing but FSINFO and PATHCONF', async () => {
+  test('before the mount command has succeeded, a handle serves nothing but FSINFO and PATHCONF, and there is no second one', async () => {
     await server.close();
     for (const each of clients.splice(0)) each.close();
     server = await NfsServer.start(fileSystem, { readOnly: false, allowOther: true }, { log: silentLogger, clock });
     client = await connected();
     root = await client.mnt(server.exported.path);
+    await expect((await connected()).mnt(server.exported.path)).rejects.toMatchObject({ status: 13 });
     await client.nfs('fsinfo', new XdrWriter().opaque(root));
     const waiting = client.getattr(root);
     const first = await Promise.race([
