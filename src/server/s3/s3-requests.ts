@@ -4,9 +4,9 @@ import { backoffMs } from '../../base/backoff.ts';
 import type { Clock } from '../../base/clock.ts';
 import { StoreError } from '../object-store.ts';
 import type { S3Credentials } from './s3-credentials.ts';
+import { errorCodeIn } from './s3-documents.ts';
 import type { S3Location } from './s3-location.ts';
 import { signed } from './s3-signature.ts';
-import { elementIn } from './s3-xml.ts';
 
 export interface S3Request {
   readonly method: 'GET' | 'HEAD' | 'PUT' | 'POST' | 'DELETE';
@@ -110,7 +110,7 @@ export class S3Requests {
     });
     if (answer.statusCode >= 200 && answer.statusCode < 300) return answer;
     const text = await answer.body.text();
-    throw new S3Refusal(labelOf(request), answer.statusCode, elementIn(text, 'Code') ?? `${answer.statusCode}`);
+    throw new S3Refusal(labelOf(request), answer.statusCode, errorCodeIn(text) ?? `${answer.statusCode}`);
   }
 }
 

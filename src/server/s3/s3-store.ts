@@ -2,6 +2,8 @@ import { createHash, hash } from 'node:crypto';
 import { type FileHandle, open } from 'node:fs/promises';
 import { Pool } from 'undici';
 import type { Clock } from '../../base/clock.ts';
+import { ProtocolError } from '../../base/errors.ts';
+import type { DecodeDocument } from '../../protocol/xml.ts';
 import {
   DamagedFileError,
   type HashedFile,
@@ -11,10 +13,16 @@ import {
   StoreError,
 } from '../object-store.ts';
 import type { S3Credentials } from './s3-credentials.ts';
+import {
+  decodeBegunUpload,
+  decodeCompletedUpload,
+  decodeUploads,
+  encodePartList,
+  errorCodeIn,
+} from './s3-documents.ts';
 import type { S3Location } from './s3-location.ts';
 import { S3Reader } from './s3-reader.ts';
 import { S3Refusal, S3Requests } from './s3-requests.ts';
-import { elementIn, elementsIn, partList } from './s3-xml.ts';
 
 const MIB = 1024 * 1024;
 /** Longer files are sent in parts of this size. The store takes no shorter parts than 5 MiB, but the last. */
@@ -90,8 +98,7 @@ export class S3Store implements ObjectStore {
     const partBytes = partBytesOf(file.sizeBytes);
     // A repeated request might begin a second upload.
     const begun = await this.#requests.send({ method: 'POST', key, query: { uploads: '' }, triesMax: 1, signal });
-    const uploadId = elementIn(begun.text, 'UploadId');
-    if (uploadId === null) throw new StoreError(`POST ${key}?uploads: no UploadId`, { isPassing: false });
+    const { uploadId } = documentOf(begun.text, decodeBegunUpload, `POST ${key}?uploads`);
     const sha256 = createHash('sha256');
     const etags: string[] = [];
     const buffer = Buffer.allocUnsafeSlow(partBytes);
@@ -118,14 +125,14 @@ export class S3Store implements ObjectStore {
     sizeBytes: number,
     signal: AbortSignal,
   ): Promise<string> {
-    const body = Buffer.from(partList(etags));
+    const body = Buffer.from(encodePartList({ parts: etags.map((etag, index) => ({ number: index + 1, etag })) }));
     for (let failures = 1; ; failures += 1) {
       try {
         const request = { method: 'POST', key, query: { uploadId }, body, triesMax: 1, signal } as const;
         const { status, text } = await this.#requests.send(request);
-        const code = elementIn(text, 'Code');
+        const code = errorCodeIn(text);
         if (code !== null) throw new S3Refusal(`POST ${key}?uploadId`, status, code);
-        return etagOf(elementIn(text, 'ETag') ?? undefined, key);
+        return documentOf(text, decodeCompletedUpload, `POST ${key}?uploadId`).etag;
       } catch (error) {
         const object = await this.#unlessMissing(this.#requests.send({ method: 'HEAD', key, signal }));
         if (object !== null && Number(object.headers['content-length']) === sizeBytes)
@@ -139,7 +146,8 @@ export class S3Store implements ObjectStore {
   async #abortUploads(key: string, signal: AbortSignal): Promise<void> {
     const prefix = this.#requests.pathOf(key);
     const list = await this.#requests.send({ method: 'GET', query: { uploads: '', prefix }, signal });
-    for (const uploadId of elementsIn(list.text, 'UploadId'))
+    const { uploads } = documentOf(list.text, decodeUploads, `GET ${key}?uploads`);
+    for (const { uploadId } of uploads)
       await this.#unlessMissing(this.#requests.send({ method: 'DELETE', key, query: { uploadId }, signal }));
   }
 
@@ -151,6 +159,16 @@ export class S3Store implements ObjectStore {
       if (error instanceof S3Refusal && error.status === 404 && error.code !== 'NoSuchBucket') return null;
       throw error;
     }
+  }
+}
+
+/** @throws StoreError for another document */
+function documentOf<T>(text: string, decode: DecodeDocument<T>, request: string): T {
+  try {
+    return decode(text);
+  } catch (error) {
+    if (!(error instanceof ProtocolError)) throw error;
+    throw new StoreError(`${request}: ${error.message}`, { isPassing: false, cause: error });
   }
 }
 
