@@ -53,13 +53,14 @@ export class RemovedWhileOpen {
     const { ino, name } = file;
     if (this.#files.size >= FILES_MAX) await this.#letOldestGo();
     const flags = openFlags(constants.O_RDWR);
-    const opened = file.isFile
-      ? await this.#calls.run('open', ino, caller, (ctx) => this.#ops.open(ino, flags, ctx))
-      : null;
     // Its lookup is returned with the handle: `withChild` returns its own.
     await this.#calls.run('lookup', folder, caller, (ctx) => this.#ops.lookup(folder, name, ctx));
-    const removed: RemovedFile = { ino, handle: opened?.handle ?? null, caller };
+    let removed: RemovedFile = { ino, handle: null, caller };
     try {
+      if (file.isFile) {
+        const { handle } = await this.#calls.run('open', ino, caller, (ctx) => this.#ops.open(ino, flags, ctx));
+        removed = { ...removed, handle };
+      }
       await this.#calls.run('unlink', folder, caller, (ctx) => this.#ops.unlink(folder, name, ctx));
     } catch (error) {
       await this.#end(removed);

@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { FsError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { NfsServer } from '../../src/nfs/nfs-server.ts';
 import { STATUS } from '../../src/nfs/protocol.ts';
@@ -203,6 +204,29 @@ describe('files that are removed while open', () => {
 
     await client.remove(folder, '.nfs0001');
     await expect(client.getattr(file)).rejects.toMatchObject(status('stale'));
+  });
+
+  // The third lookup is that of the removal; the two before it belong to the rename.
+  test.each([
+    ['lookup', 3],
+    ['open', 1],
+    ['unlink', 1],
+  ])('where the %s of the removal fails, the file keeps its name, and nothing stays open', async (failing, nth) => {
+    await server.close();
+    let countdown = Number.POSITIVE_INFINITY;
+    await serve({
+      before: (op) => {
+        if (op === failing && --countdown === 0) throw new FsError('EIO');
+        return undefined;
+      },
+    });
+    await client.create(root, 'file');
+    await server.opens.settle();
+    countdown = nth;
+
+    await expect(client.rename(root, 'file', root, '.nfs0001')).rejects.toMatchObject(status('io'));
+    expect([fileSystem.openHandles, fileSystem.lookups]).toEqual([0, 0]);
+    expect(await client.names(root)).toContain('file');
   });
 
   test('a removed file that was only read a moment ago is gone immediately', async () => {
