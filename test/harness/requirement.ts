@@ -35,6 +35,12 @@ export function missingForOtherUsers(): string | null {
   return missingRoot() ?? (spawnSync('setpriv', argv).status === 0 ? null : 'a clone that other users can read');
 }
 
+/** For tests that run Node as a user other than root: it may lie in a folder of root's. */
+export function missingNodeForOtherUsers(): string | null {
+  const isRunnable = (): boolean => spawnSync(process.execPath, ['--version'], { cwd: '/', uid: 65534 }).status === 0;
+  return missingRoot() ?? (isRunnable() ? null : 'a Node that other users can run');
+}
+
 /** fusermount3 of an ordinary user reads /etc/mtab when it unmounts. */
 export function missingMtab(): string | null {
   return missingFile('/etc/mtab');

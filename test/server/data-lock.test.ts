@@ -7,6 +7,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { exitCode } from '../../src/mount/exit-codes.ts';
 import { abstractName, lockData } from '../../src/server/data-lock.ts';
 import { showRunning } from '../../src/server/running-mark.ts';
+import { missingNodeForOtherUsers, testUnless } from '../harness/requirement.ts';
 
 /** One server per directory, also where they share nothing but that (docs/service.md 1). */
 
@@ -123,18 +124,15 @@ async function squatter(uid: number): Promise<ChildProcess> {
   return child;
 }
 
-test.skipIf(process.getuid?.() !== 0)(
-  'another user who holds the name keeps no server from starting (needs: root)',
-  async () => {
-    const stranger = await squatter(65_534);
+testUnless(missingNodeForOtherUsers())('another user who holds the name keeps no server from starting', async () => {
+  const stranger = await squatter(65_534);
 
-    const unlock = await lockData(directory);
-    await expect(lockData(directory)).rejects.toThrow('another server runs');
-    await unlock();
+  const unlock = await lockData(directory);
+  await expect(lockData(directory)).rejects.toThrow('another server runs');
+  await unlock();
 
-    stranger.kill('SIGKILL');
-  },
-);
+  stranger.kill('SIGKILL');
+});
 
 test('a process of the same user that holds the name is another server', async () => {
   const server = await squatter(process.getuid?.() ?? 0);
