@@ -302,7 +302,7 @@ export class ContentFiles {
     this.#isLooking = false;
   }
 
-  /** The descriptor stays open until a matching `release`. */
+  /** The descriptor stays open until each `hold` had its `release`. */
   hold(id: ContentId): void {
     this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
   }

@@ -32,7 +32,7 @@ export interface OpenFileDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
-  /** Limit of the revalidation when a file in doubt is opened (`--open-wait`); 0: none. */
+  /** Limit of the revalidation when a racily clean file is opened (`--open-wait`); 0: none. */
   readonly openWaitMs: number;
   /** The newest version is not the listed one, `was`: size and time of the node changed, and the kernel must be notified. */
   readonly onRepinned: (ino: Inode, was: FileBytes) => void;
@@ -294,7 +294,7 @@ export class OpenFile {
   }
 
   #truncatePinned(sizeBytes: number): void {
-    // The truncated content may be in doubt without revalidation. It stays the base all the same, to return to until the next close.
+    // The truncated content may be racily clean without revalidation. It stays the base all the same, to return to until the next close.
     if (this.#content === null) this.#holdLatest(this.#node()?.local?.content ?? null);
     const draft = this.#draft(sizeBytes);
     if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);

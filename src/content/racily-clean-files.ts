@@ -18,7 +18,7 @@ export interface RacilyCleanFilesDeps {
 }
 
 /**
- * Racily clean files (`service-time`): the cached bytes look current, but within the same tick of the service's clock the file may have been
+ * Racily clean files (docs/glossary.md): the cached bytes look current, but within the same tick of the service's clock the file may have been
  * overwritten with content of the same length. A listing cannot reveal that. After a listing in which the file's time is older than
  * `RACY_MS`, the next open(2) revalidates. An explicit refresh revalidates all such files immediately.
  */

@@ -12,7 +12,7 @@ import type { OpenFiles } from './open-files.ts';
 import { replyOf } from './read-reply.ts';
 import { dropPrivilege } from './set-id-bits.ts';
 
-/** The largest file: what the kernel's page cache can address, and exact in a double. */
+/** The largest file: sizes and offsets are exact in a double. */
 export const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 
 /** One open(2) of a file, from its reply to the last close: its access mode and its read-ahead. */

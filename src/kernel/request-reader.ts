@@ -26,7 +26,7 @@ class Refusal {
   }
 }
 
-/** ENOSYS makes the kernel stop sending the request and fall back (ACCESS, POLL, IOCTL, COPY_FILE_RANGE, BMAP, STATX …). */
+/** ENOSYS makes the kernel stop sending the request, and do without or fall back (ACCESS, POLL, IOCTL, COPY_FILE_RANGE, BMAP, STATX …). */
 const NOT_OFFERED = new Refusal(constants.errno.ENOSYS);
 const NOT_SUPPORTED = new Refusal(constants.errno.EOPNOTSUPP);
 const NOT_PERMITTED = new Refusal(constants.errno.EPERM);

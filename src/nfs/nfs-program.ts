@@ -12,7 +12,7 @@ import { type XdrReader, XdrWriter } from './xdr.ts';
 
 interface Procedure {
   run(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<readonly Uint8Array[] | undefined>;
-  /** The zero words after the status of a failure: optional attributes that are absent. */
+  /** How many words of value 0 follow the status of a failure: each stands for absent optional attributes. */
   readonly failureWords: number;
   /** Carried out once, however often the client sends it. */
   readonly isOnce?: true;

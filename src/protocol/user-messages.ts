@@ -106,7 +106,7 @@ const workspace = record<WorkspaceDocument>({
   collections: ['collections', optional(word)],
   files: ['files', optional(word)],
   contents: ['contents', word],
-  // Some pages write iconID; every client and the collection write iconId (docs/service.md 13.8).
+  // Some pages of the vendor's documentation write iconID; clients and listings use iconId (docs/service.md 13.8).
   iconId: ['iconId', optional(text)],
 });
 

@@ -107,7 +107,7 @@ export interface Uploads {
    * @throws ApiError 416 if the service holds another number of bytes
    */
   putVersionData(version: VersionUrl, offset: number, body: RequestBody, signal?: AbortSignal): Promise<UploadProgress>;
-  /** The number of bytes that the service holds of a version; null if it does not know the version. */
+  /** How much of a version the service holds; null if it does not know the version. */
   versionProgress(version: VersionUrl, signal?: AbortSignal): Promise<UploadProgress | null>;
 }
 

@@ -41,7 +41,8 @@ export class ObjectTable {
 
   /** @throws Error if the object is no longer expected: another process took it for interrupted */
   finish(blob: string, row: StoredBlobRow): void {
-    if (this.#pending.get(row.key) !== 'arriving') throw new Error(`the object ${row.key} is not expected`);
+    if (this.#pending.get(row.key) !== 'arriving')
+      throw new Error(`the object ${row.key} is no longer expected: its move was given up`);
     void this.#pending.remove(row.key);
     void this.#references.put(row.key, 1);
     void this.#blobs.put(blob, row);

@@ -81,7 +81,8 @@ export function* checkDeparted(store: StoreReader): Generator<string> {
   for (const [resource, row] of store.all('departed')) {
     weight += weightOf(row);
     const ino = store.get('resource', resource);
-    if (ino !== undefined) yield `attributes of a removed node are kept for the address of node ${ino}`;
+    if (ino !== undefined)
+      yield `attributes of a removed node are stored for an address that node ${ino} has: that node is not removed`;
   }
   const counted = departedWeight(store);
   if (weight !== counted) yield `the attributes of removed nodes weigh ${weight} and are counted as ${counted}`;

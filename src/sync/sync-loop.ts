@@ -370,7 +370,7 @@ export class SyncLoop {
     }
   }
 
-  /** Whether the preflight changed what has to be done about the node. */
+  /** Whether the push is obsolete after its preflight: the node has changed, its folder is gone, or the file is open again. */
   async #isOvertaken({ action, before }: Push, signal: AbortSignal): Promise<boolean> {
     // Recovery is needed whatever happened to the place, and deletions have a preflight of their own.
     if (action.type === 'recover' || action.type === 'delete') return false;

@@ -178,7 +178,7 @@ export class Freshness {
   }
 
   /**
-   * Lists a folder and revalidates doubtful files in it, and waits for both. Without a folder: the root and every
+   * Lists a folder and revalidates racily clean files in it, and waits for both. Without a folder: the root and every
    * folder in use; all others become stale. `accept`: confirms removals that were held back.
    */
   async refresh(folder?: Inode, options: { readonly accept?: boolean } = {}): Promise<void> {

@@ -110,7 +110,7 @@ export async function installService(
     deps.print("the proxy's user name and password are kept with the account, not in the unit\n");
   if (started === null) {
     deps.print(`mounted at ${visible(directory)}, now and at each login to this machine\n`);
-    deps.print('to mount at boot, before you log in: loginctl enable-linger\n');
+    deps.print('to mount at boot, and to stay mounted after you log out: loginctl enable-linger\n');
     return exitCode('ok');
   }
   deps.print(`not started (${started.why}); to start it: systemctl --user enable --now '${unit}'\n`);

@@ -43,7 +43,8 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
     context.print(`${given.required(0)} is removed\n`);
   }),
   'serve user revoke-tokens': administer(async ({ administration, given, context }) => {
-    context.print(`${await administration.revokeTokens(given.required(0))} tokens revoked\n`);
+    const count = await administration.revokeTokens(given.required(0));
+    context.print(`${count} ${count === 1 ? 'token' : 'tokens'} revoked\n`);
   }),
   'serve key add': administer(async ({ administration, given, context }) => {
     const { accessKeyId, privateAccessKey } = await administration.addKeyPair(given.required(0));

@@ -117,7 +117,7 @@ function Page({ page, route, model }: { readonly page: string; readonly route: R
   }
 }
 
-/** A browser without the token: the code of `cfs web` lets it in. */
+/** The form for a browser without the token: the code that `cfs web` prints gives it one. */
 function CodeForm(): View {
   const [code, setCode] = useState('');
   const submit = async (event: Event): Promise<void> => {

@@ -20,6 +20,13 @@ export function OverviewPage({ model }: { readonly model: Model }): View {
   )}`;
 }
 
+const BADGES = {
+  none: 'not mounted',
+  running: 'connecting',
+  silent: 'does not answer',
+  foreign: 'of another user',
+} as const;
+
 function Unmounted({ account }: { readonly account: LiveAccount }): View {
   const why = {
     none: 'Not mounted.',
@@ -29,7 +36,7 @@ function Unmounted({ account }: { readonly account: LiveAccount }): View {
   }[account.mount];
   return html`<section class="card" aria-label=${account.username}>
     <h2>${shownName(account.username)}</h2>
-    <p><span class=${`badge ${account.mount === 'silent' ? 'bad' : 'off'}`}>${account.mount === 'silent' ? 'does not answer' : 'not mounted'}</span></p>
+    <p><span class=${`badge ${account.mount === 'silent' ? 'bad' : 'off'}`}>${BADGES[account.mount]}</span></p>
     <p>${why} ${account.mount === 'none' ? html`<a href="#/accounts">Mount it</a>` : null}</p></section>`;
 }
 

@@ -10,7 +10,7 @@ const SPANS = { '10 minutes': 600_000, 'a day': 86_400_000 } as const;
 type Span = keyof typeof SPANS;
 const HEIGHT_PX = 130;
 
-/** Throughput over ten minutes or a day. The table for screen readers has the current rates. */
+/** Throughput over ten minutes or a day. Screen readers get the current rates from its label. */
 export function ThroughputPlot({ samples }: { readonly samples: readonly Sample[] }): View {
   const [span, setSpan] = useState<Span>('10 minutes');
   const box = useRef<HTMLDivElement>(null);
