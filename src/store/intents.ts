@@ -63,9 +63,15 @@ export class Intents {
     return [...this.#abandoned.values()].filter((intent) => intent.resource === resource || intent.resource === null);
   }
 
-  /** Writes an intent down. Its content is kept from collection until it ends. An open intent of the same owner is replaced. */
+  /**
+   * Writes an intent down. Its content is kept from collection until it ends. An open intent of the same owner is replaced.
+   *
+   * @throws Error if that one is an upload: a push may be working on it, and would make obsolete bytes the newest version
+   */
   begin(tx: Transaction, started: NewIntent, startedMs: number): IntentId {
     const before = this.ownedBy(started.owner);
+    if (before !== undefined && before.content !== null)
+      throw new Error(`node ${started.owner}: ${started.action} would replace the ${before.action} in flight`);
     if (before !== undefined) this.end(tx, before.id);
     const id = before?.id ?? (tx.nextId('intent') as IntentId);
     if (started.content !== null) countReference(tx, started.content, 1);

@@ -68,7 +68,7 @@ export class Takeover {
     if (known === null) return false;
     const seen = await this.#look(resource, signal);
     if (!isAsKnown(known, seen) || seen.parent !== folder || seen.name !== known.name || seen.isPublic) return false;
-    if (needsItsBytes(former)) return await this.#copy(ino, folder, known, signal);
+    if (needsItsBytes(former)) return await this.#copy(ino, place, folder, known, signal);
     return store.transact((tx) => {
       const heir = tx.get('node', ino);
       const now = this.#takeable(tx, resource, place);
@@ -115,10 +115,18 @@ export class Takeover {
     }
   }
 
-  async #copy(ino: Inode, folder: ResourceUrl, known: RemoteFacet, signal: AbortSignal): Promise<boolean> {
+  async #copy(
+    ino: Inode,
+    place: NamePlace,
+    folder: ResourceUrl,
+    known: RemoteFacet,
+    signal: AbortSignal,
+  ): Promise<boolean> {
     const { changes, intents, clock } = this.#deps;
     const name = temporaryName(randomBytes(9).toString('base64url'));
-    const id = this.#begin(ino, { action: 'copy-file', parentResource: folder, name, resource: known.resource });
+    const started = { action: 'copy-file', parentResource: folder, name, resource: known.resource } as const;
+    const id = this.#begin(ino, place, started);
+    if (id === null) return false;
     const deadline = new AbortController();
     const cancel = clock.after(COPY_MS_MAX, () => deadline.abort());
     let url: ResourceUrl;
@@ -219,7 +227,9 @@ export class Takeover {
     const seen = await this.#look(resource, signal);
     if (trash === null || !isAsKnown(remote, seen) || seen.parent !== trash || seen.isPublic) return false;
     const asked = remote.shownAs === name ? remote.name : naming.toRemoteName(name);
-    const id = this.#begin(ino, { action: 'restore', parentResource: folder, name: asked, resource, sizeBytes });
+    const started = { action: 'restore', parentResource: folder, name: asked, resource, sizeBytes } as const;
+    const id = this.#begin(ino, { parent, name }, started);
+    if (id === null) return false;
     try {
       const url = await changes.relocate(resource, 'file', folder, asked, signal);
       const { nameBefore: _, ...known } = remote;
@@ -279,12 +289,20 @@ export class Takeover {
     });
   }
 
+  /**
+   * @returns null if the new file was renamed over another one while the service was asked: it has that file's resource, and maybe its upload
+   *   in flight, which this intent would replace
+   */
   #begin(
     owner: Inode,
+    place: NamePlace,
     started: Pick<Intent, 'action' | 'parentResource' | 'name' | 'resource'> & Partial<Pick<Intent, 'sizeBytes'>>,
-  ): IntentId {
+  ): IntentId | null {
     const { store, intents, clock } = this.#deps;
-    return store.transact((tx) => intents.begin(tx, { ...started, owner, content: null }, clock.nowMs()));
+    return store.transact((tx) => {
+      if (!isHeir(tx.get('node', owner), place)) return null;
+      return intents.begin(tx, { ...started, owner, content: null }, clock.nowMs());
+    });
   }
 
   /** The save does not wait for the copy any more. The intent goes to an owner that is no node: a copy that it finds is deleted. */

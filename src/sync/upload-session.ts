@@ -311,9 +311,10 @@ export class UploadSession {
     store.transact((tx) => intents.happened(tx, id, event, { version }));
   }
 
-  /** The file was deleted here while its bytes were being sent: the upload is abandoned. */
+  /** The file was deleted here while its bytes were being sent: the upload is abandoned. So is one whose intent has ended. */
   #isUnwanted(id: IntentId, file: ResourceUrl): boolean {
     const { store, intents } = this.#deps;
+    if (intents.get(id) === undefined) return true;
     if (ownerOf(store, file)?.local) return false;
     store.transact((tx) => intents.abandon(tx, id));
     return true;

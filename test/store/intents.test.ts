@@ -115,11 +115,20 @@ describe('an intent', () => {
     expect(refs()).toBe(2);
   });
 
-  test('replaces an earlier one of the same owner, and releases its content', () => {
-    const first = begin();
-    const second = begin({ action: 'relocate', content: null, parentResource: url('folder'), name: 'n' });
+  test('replaces an earlier one of the same owner', () => {
+    const name = { action: 'relocate', content: null, parentResource: url('folder'), name: 'n' } as const;
+    const first = begin(name);
+    const second = begin({ ...name, name: 'm' });
     expect(second).toBe(first);
-    expect([refs(), [...intents.open()].length]).toEqual([1, 1]);
+    expect([...intents.open()]).toMatchObject([{ name: 'm' }]);
+  });
+
+  test('replaces no upload of the same owner, which may be in flight', () => {
+    const id = begin();
+    expect(() => begin({ action: 'relocate', content: null, parentResource: url('folder'), name: 'n' })).toThrow(
+      'would replace',
+    );
+    expect([intents.get(id)?.content, refs()]).toEqual([CONTENT, 2]);
   });
 
   test('that a failed transaction wrote does not exist', () => {

@@ -303,6 +303,37 @@ test.each(['deleted', 'renamed away'])(
   },
 );
 
+test.each(['deleted', 'renamed'])(
+  'a new file that is saved over another one, whose upload has begun, during its take-over of a %s file',
+  async (how) => {
+    const { service, mount } = world;
+    await mount.writeFile('other', Buffer.from('first'));
+    await world.converge();
+    const other = service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'other')?.url;
+    await (how === 'deleted' ? unlink() : renameAway());
+    service.auto = null;
+    await mount.writeFile('other', Buffer.from('obsolete'));
+    await world.pass(SETTLE_MS);
+    expect(service.pending.map(({ name }) => name)).toEqual([`createVersion ${other}`]);
+    const [begun] = service.pending.splice(0);
+    await mount.writeFile(F, Buffer.from(SAVED));
+    await world.pass(SETTLE_MS);
+    expect(service.pending.length).toBe(1);
+
+    await mount.rename(F, 'other');
+    service.auto = () => ({ type: 'answer' });
+    service.settleAll({ type: 'answer' });
+    for (let round = 0; round < 20; round++) await world.pass(SETTLE_MS);
+    begun?.settle({ type: 'answer' });
+    await world.converge();
+
+    expect(histories()).toMatchObject({ other: [SAVED, 'obsolete', 'first'] });
+    expect(Object.keys(histories())).toEqual(how === 'deleted' ? ['other'] : [BACKUP, 'other']);
+    expect([...world.tower.intents.open()]).toEqual([]);
+    expect(service.violations).toEqual([]);
+  },
+);
+
 describe('a save is made as a new file', () => {
   const fates: readonly (readonly [string, Fate])[] = [
     ...[400, 403, 404, 405, 409, 413, 429, 500, 503].map(
