@@ -140,6 +140,7 @@ export class Accounts {
     await this.#database.changeTogether(() => {
       if (user !== null) this.#checkUnchanged(user);
       this.#database.addAccessToken(hashOf(secret), row);
+      if (refreshToken !== null) this.#database.useRefreshToken(refreshToken, this.#clock.nowMs());
     });
     return { secret, uid, expiresMs };
   }

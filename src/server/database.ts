@@ -240,11 +240,21 @@ export class Database {
     if (number >= this.#keptEnd) void this.meta.put('nextNumber', number + 1);
   }
 
-  /** Adds a token; beyond a limit per user the oldest one goes. Only within `change`. */
+  /** Adds a token; beyond a limit per user the one that was not used for the longest time goes. Only within `change`. */
   addRefreshToken(hash: string, row: RefreshTokenRow): void {
     void this.refreshTokens.put(hash, row);
     this.#indexToken('refresh', hash, row);
     this.removeTokens(row.uid, 'refresh', REFRESH_TOKENS_MAX);
+  }
+
+  /** The token was used: others go before it. Only within `change`. */
+  useRefreshToken(hash: string, nowMs: number): void {
+    const row = this.refreshTokens.get(hash);
+    if (row === undefined || nowMs - usedMsOf(row) < USED_STEP_MS) return;
+    const used = { ...row, usedMs: nowMs };
+    void this.userTokens.remove(tokenKey('refresh', hash, row));
+    void this.refreshTokens.put(hash, used);
+    this.#indexToken('refresh', hash, used);
   }
 
   addAccessToken(hash: string, row: AccessTokenRow): void {
@@ -435,9 +445,15 @@ const FIRST_NUMBER = 5000;
 type TokenKey = [string, TokenKind, number, string];
 
 function tokenKey(kind: TokenKind, hash: string, row: RefreshTokenRow | AccessTokenRow): TokenKey {
-  return [row.uid, kind, 'expiresMs' in row ? row.expiresMs : row.createdMs, hash];
+  return [row.uid, kind, 'expiresMs' in row ? row.expiresMs : usedMsOf(row), hash];
+}
+
+function usedMsOf({ usedMs, createdMs }: RefreshTokenRow): number {
+  return usedMs ?? createdMs;
 }
 
 /** Per user: a mount uses one of each. Rows of tokens use the reserve of the disk, so their number is limited. */
 const REFRESH_TOKENS_MAX = 256;
+/** Uses within this time are one. */
+const USED_STEP_MS = 60_000;
 const ACCESS_TOKENS_MAX = 1000;

@@ -57,6 +57,8 @@ export interface RefreshTokenRow {
   readonly uid: string;
   readonly application: string;
   readonly createdMs: number;
+  /** When an access token was last issued for it; undefined: never, or by an earlier program. */
+  readonly usedMs?: number;
 }
 
 export interface AccessTokenRow {

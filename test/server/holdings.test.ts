@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
 import { Database } from '../../src/server/database.ts';
 import type { DiskSpace } from '../../src/server/disk-reserve.ts';
 import { HOLDING_LIMITS } from '../../src/server/holdings.ts';
@@ -301,6 +302,26 @@ describe('limits of an account', () => {
     expect(written).toEqual({ entries: 0, unfinished: 0, bytes: 0 });
     server = await ReferenceServer.open({ dataDirectory: directory });
   });
+});
+
+test('the refresh token of a mount that uses it is not dropped, however often the user signs in elsewhere', async () => {
+  let aheadMs = 0;
+  await open({ clock: { ...systemClock, nowMs: () => Date.now() + aheadMs } });
+  const database = Database.open(directory);
+  const signIn = (at: number) =>
+    database.change(() => {
+      const row = { uid: user.uid, application: user.application, createdMs: Date.now() + aheadMs };
+      database.addRefreshToken(`r${at}`, row);
+    });
+  for (let at = 0; at < 600; at += 1) {
+    aheadMs += 120_000;
+    signIn(at);
+    if (at % 100 === 0) await accessToken(server.origin, user, user.refreshToken);
+  }
+
+  expect(database.refreshTokens.getCount()).toBe(256);
+  await accessToken(server.origin, user, user.refreshToken);
+  await database.close();
 });
 
 test('a user keeps the newest 256 refresh tokens: sign-ins store a limited number of rows', async () => {
