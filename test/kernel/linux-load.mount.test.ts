@@ -304,6 +304,6 @@ END`,
 
   expect(code, stderr).toBe(0);
   expect(readFileSync(join(place, 'asked'), 'utf8')).toBe(
-    '-o fsname=x,subtype=x,max_read=1048576 -- /a\n-u -q -z -- /b\n-u -- /c\n',
+    '-o fsname=x,subtype=x,max_read=1048576 -- /a\n-u -z -- /b\n-u -- /c\n',
   );
 });
