@@ -67,6 +67,15 @@ export interface RemoteVersion {
   readonly mediaType: string | null;
 }
 
+/** The newest complete version of a file. */
+export interface NewestVersion extends RemoteVersion {
+  /**
+   * Whether the file never had another complete version: its history shows no other, and the service is known to keep old ones, since
+   * it showed some of another file. False if either is not known.
+   */
+  readonly isFirst: boolean;
+}
+
 /** The stored part of a version's data. */
 export interface UploadProgress {
   readonly complete: boolean;

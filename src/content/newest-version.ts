@@ -1,9 +1,9 @@
 import type { Clock } from '../base/clock.ts';
-import type { RemoteVersion } from '../base/resources.ts';
-import { type ContentId, type ResourceUrl, timespecOfMs } from '../base/vocabulary.ts';
+import type { NewestVersion } from '../base/resources.ts';
+import { type ContentId, type Inode, type ResourceUrl, timespecOfMs } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import { isContentDirty, isSuspect, writeNode } from '../store/node-table.ts';
-import { boundBefore, isSameServiceTime, revalidated } from '../store/service-time.ts';
+import { boundBefore, isSameServiceTime, mayBeTimeOf, revalidated } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreReader, StoreWriter } from '../store/tables.ts';
 
 /** Whether the cached bytes may have been replaced by as many bytes at the same time: their time is suspect, or still racy. */
@@ -12,8 +12,8 @@ export function mayBeReplaced(node: NodeRecord): boolean {
   return (isRacy && node.local?.content != null && !isContentDirty(node)) || isSuspect(node);
 }
 
-/** The newest version of a file, as recorded in the store. */
-export interface NewestVersion {
+/** What recording the newest version of a file changed. */
+export interface RecordedVersion {
   readonly content: ContentId;
   /** If it is not the listed version: how much longer it is. */
   readonly other: { readonly longerBytes: number } | null;
@@ -26,10 +26,12 @@ export interface NewestVersion {
  */
 export function recordNewest(
   { store, contents, clock }: { readonly store: StoreWriter; readonly contents: Contents; readonly clock: Clock },
-  answer: { readonly asked: NodeRecord; readonly resource: ResourceUrl; readonly version: RemoteVersion },
-): NewestVersion {
+  answer: { readonly asked: NodeRecord; readonly resource: ResourceUrl; readonly version: NewestVersion },
+): RecordedVersion {
   const { asked, resource, version } = answer;
   return store.transact((tx) => {
+    const ours = firstUploadOf(tx, asked.ino, resource, version);
+    if (ours !== null) contents.adopt(tx, ours, version.url, resource);
     const content = contents.versionContent(tx, version.url, resource, version.sizeBytes);
     const node = tx.get('node', asked.ino);
     // Unchanged if, during the request, the file was written, replaced or removed, or a listing showed other bytes.
@@ -66,4 +68,23 @@ export function madeOver(reported: RemoteFacet, base: ContentId, store: StoreRea
   const content = kind === 'version' && resource === reported.resource ? base : null;
   const modified = reported.modified === null ? null : boundBefore(reported.modified);
   return { ...reported, content, sizeBytes: sizeBytes ?? reported.sizeBytes, modified, createdHereMs: null };
+}
+
+/**
+ * The draft that a plain PUT sent as the first version of the file, whose response did not name it (`sync/unidentified-versions`), if that
+ * version is `version`. Given another content for the same bytes, a file that is open would count as changed elsewhere.
+ */
+function firstUploadOf(
+  store: StoreReader,
+  ino: Inode,
+  resource: ResourceUrl,
+  version: NewestVersion,
+): ContentId | null {
+  const { local, remote } = store.get('node', ino) ?? {};
+  const content = local?.content;
+  if (!version.isFirst || content == null || remote?.content !== content || remote.resource !== resource) return null;
+  const record = store.get('content', content);
+  const isOurs = record?.kind === 'draft' && record.sealed && record.resource === resource;
+  const isSame = record?.sizeBytes === version.sizeBytes && mayBeTimeOf(remote.modified, version.lastModifiedMs);
+  return isOurs && isSame ? content : null;
 }

@@ -1,10 +1,10 @@
-import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
+import type { FetchedRange, FetchTarget, NewestVersion, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 
 /** The service's operations that reading needs. Implemented by `transfer/` across the threads, by fakes in tests. */
 export interface VersionSource {
   /** The newest complete version of a file; null if the file has none or does not exist. */
-  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null>;
+  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<NewestVersion | null>;
 
   /** The newest complete version of `sizeBytes` bytes; null if the history has none. */
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null>;

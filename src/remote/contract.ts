@@ -1,5 +1,6 @@
 import type {
   ListingPage,
+  NewestVersion,
   RemoteEntry,
   RemoteFile,
   RemoteResource,
@@ -84,7 +85,7 @@ export interface RemoteReading {
   /** A file's versions, newest first, complete and incomplete ones. @throws ApiError 404 for a file that does not exist */
   versions(file: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteVersion[]>;
   /** The newest complete version; null if the file has none or does not exist. */
-  newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteVersion | null>;
+  newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<NewestVersion | null>;
   /** The newest complete version of that length; null when the file has none. */
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal?: AbortSignal): Promise<RemoteVersion | null>;
   /** Bytes of a version whose length is known to be `sizeBytes`. @throws ApiError 404 when the version no longer exists */

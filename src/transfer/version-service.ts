@@ -1,6 +1,6 @@
 import { firstOf } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import type { FetchedRange, FetchTarget, RemoteVersion, WrittenExtent } from '../base/resources.ts';
+import type { FetchedRange, FetchTarget, NewestVersion, RemoteVersion, WrittenExtent } from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { RemoteReading } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
@@ -36,7 +36,7 @@ export class VersionService {
     this.#clock = options.clock;
   }
 
-  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
+  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<NewestVersion | null> {
     return this.#connectivity.watched(() => this.#reading.newestVersion(file, signal));
   }
 

@@ -4,6 +4,7 @@ import type {
   FetchedRange,
   FetchTarget,
   ListingPage,
+  NewestVersion,
   RemoteFile,
   RemoteVersion,
   WrittenExtent,
@@ -71,9 +72,10 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
     }
   }
 
-  newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<RemoteVersion | null> {
+  async newestVersion(file: ResourceUrl, signal: AbortSignal): Promise<NewestVersion | null> {
     this.pins++;
-    return this.#version(file, () => true, signal);
+    const version = await this.#version(file, () => true, signal);
+    return version === null ? null : { ...version, isFirst: this.#files.get(file)?.versions.length === 1 };
   }
 
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {

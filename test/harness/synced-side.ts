@@ -180,7 +180,10 @@ export function listingOf(service: ModelService): RemoteListing {
 
 export function sourceOf(service: ModelService): VersionSource {
   return {
-    newestVersion: async (file) => service.history(file).find(({ complete }) => complete) ?? null,
+    newestVersion: async (file) => {
+      const [version, ...older] = service.history(file).filter(({ complete }) => complete);
+      return version === undefined ? null : { ...version, isFirst: older.length === 0 && service.keptVersions > 0 };
+    },
     versionOfLength: async (file, sizeBytes) =>
       service.history(file).find((version) => version.complete && version.sizeBytes === sizeBytes) ?? null,
     readVersion: async (version, extent, _sizeBytes, target) => {

@@ -328,6 +328,19 @@ describe('the versions of a file', () => {
     expect(told).toBe(105_000);
   });
 
+  test('a version is the first of its file only where the history is whole and the service is known to keep old ones', async () => {
+    const file = server.url('/file/:sc:1:2') as ResourceUrl;
+    const one = xml(`<fileVersions>${version(2, partial)}${version(1, complete)}</fileVersions>`);
+    const two = xml(`<fileVersions>${version(2, complete)}${version(1, complete)}</fileVersions>`);
+    const more = xml(`<fileVersions hasMore="true">${version(1, complete)}</fileVersions>`);
+    server.steps = [one, two, one, more];
+
+    const firsts: (boolean | undefined)[] = [];
+    for (let asked = 0; asked < 4; asked++) firsts.push((await service.newestVersion(file))?.isFirst);
+
+    expect(firsts).toEqual([false, false, true, false]);
+  });
+
   test('a deleted or empty file has no versions', async () => {
     const file = server.url('/file/:sc:1:2') as ResourceUrl;
     server.steps = [reply(404), xml('<fileVersions/>')];

@@ -1,6 +1,7 @@
 import { ApiError } from '../../src/base/errors.ts';
 import type {
   ListingPage,
+  NewestVersion,
   RemoteEntry,
   RemoteResource,
   RemoteVersion,
@@ -94,9 +95,10 @@ export class MemoryService implements RemoteService, Uploads {
     }));
   }
 
-  async newestVersion(file: ResourceUrl): Promise<RemoteVersion | null> {
+  async newestVersion(file: ResourceUrl): Promise<NewestVersion | null> {
     if (!this.#resources.has(file)) return null;
-    return (await this.versions(file)).find(({ complete }) => complete) ?? null;
+    const [version, ...older] = (await this.versions(file)).filter(({ complete }) => complete);
+    return version === undefined ? null : { ...version, isFirst: older.length === 0 };
   }
 
   async versionOfLength(file: ResourceUrl, sizeBytes: number): Promise<RemoteVersion | null> {

@@ -281,10 +281,9 @@ export class ModelService implements RemoteChanges, UploadService {
     return url;
   }
 
-  addVersion(file: ResourceUrl, bytes: Uint8Array): VersionUrl {
+  addVersion(file: ResourceUrl, bytes: Uint8Array, lastModifiedMs = ++this.nowMs): VersionUrl {
     const resource = this.#get(file);
     const url = `${file}/version/${this.#next++}` as VersionUrl;
-    const lastModifiedMs = ++this.nowMs;
     resource.versions.unshift({ url, bytes: Buffer.from(bytes), complete: true, lastModifiedMs, told: false });
     this.#forgetOld(resource);
     return url;

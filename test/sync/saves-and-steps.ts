@@ -311,9 +311,10 @@ export class SavesAndSteps {
         .sort()
         .join('\n');
     if (names(here) !== names(there)) throw new Error(`here:\n${names(here)}\nthere:\n${names(there)}`);
-    const copies = [...here, ...there].filter(([path]) => path.includes('conflicted copy'));
-    // A service that folds case gives one of two names such a suffix. Known defect, see README.md: a third file may get one, too.
-    if (this.#isAlone && !service.foldsCase && copies.length > 0)
+    // A service that folds case gives one of the two names `a` and `A` such a suffix.
+    const isCopy = service.foldsCase ? /(?<!^\/a) \(conflicted copy /i : / \(conflicted copy /;
+    const copies = [...here, ...there].filter(([path]) => isCopy.test(path));
+    if (this.#isAlone && copies.length > 0)
       throw new Error(`a conflict with nobody: ${copies.map(([path]) => path)}`);
     const left = new Set(there.map(([, bytes]) => bytes));
     // What is pushed in the minutes after a listing into something that was trashed in them lands there (ADR 24).

@@ -193,6 +193,64 @@ describe('[S-cache-1] files that were made here', () => {
   });
 });
 
+describe('a first upload that is racily clean', () => {
+  /** A file of `bytes`, pushed by a plain PUT and held open; another save with the same length and time may have replaced it. */
+  async function heldOpen(bytes: Buffer): Promise<{ readonly fd: number; readonly file: ResourceUrl }> {
+    await world.mount.writeFile('f', bytes);
+    await world.converge();
+    const fd = await world.mount.open('f', 'r+');
+    await world.mount.read(fd, 0, 1);
+    const { ino } = await world.mount.stat('f');
+    const file = world.service.childrenOf(MODEL_ROOT)[0]?.url as ResourceUrl;
+    const ms = world.service.history(file)[0]?.lastModifiedMs as number;
+    world.tower.store.transact((tx) => {
+      const node = tx.get('node', ino);
+      if (node?.remote == null) throw new Error('the service has the file');
+      writeNode(tx, node, { ...node, remote: { ...node.remote, modified: { ms, certainty: 'suspect' } } }, 0);
+    });
+    return { fd, file };
+  }
+
+  async function saveAfterRefresh(fd: number): Promise<void> {
+    await world.tower.freshness.refresh();
+    await world.mount.write(fd, 0, Buffer.from('S'));
+    await world.mount.close(fd);
+    await world.converge();
+  }
+
+  test('is its own base: a save after a refresh is a version of it, and nothing is fetched again', async () => {
+    const { fd, file } = await heldOpen(bytesOf(9_000));
+
+    await saveAfterRefresh(fd);
+
+    expect(world.service.childrenOf(MODEL_ROOT).map(({ name }) => name)).toEqual(['f']);
+    expect(world.service.history(file)).toHaveLength(2);
+  });
+
+  test('is not taken for another save of the same length and time', async () => {
+    const { fd, file } = await heldOpen(bytesOf(9_000));
+    const theirs = bytesOf(9_000);
+    world.service.addVersion(file, theirs, world.service.history(file)[0]?.lastModifiedMs as number);
+
+    await saveAfterRefresh(fd);
+
+    const kept = world.service.childrenOf(MODEL_ROOT).map(({ url }) => world.service.bytesOf(url));
+    expect(kept.some((bytes) => bytes?.equals(theirs))).toBe(true);
+  });
+
+  test('is not taken for one on a service that keeps no old versions', async () => {
+    world.service.keptVersions = 0;
+    const { fd, file } = await heldOpen(bytesOf(9_000));
+    const theirs = bytesOf(9_000);
+    world.service.addVersion(file, theirs, world.service.history(file)[0]?.lastModifiedMs as number);
+
+    await saveAfterRefresh(fd);
+
+    const kept = world.service.childrenOf(MODEL_ROOT).map(({ url }) => world.service.bytesOf(url));
+    expect(kept.some((bytes) => bytes?.equals(theirs))).toBe(true);
+  });
+});
+
 test('a damaged row of a pushed local file blocks no other name', async () => {
   const store = new MemoryStore();
   const ids = Array.from({ length: 10 }, (_, n) =>

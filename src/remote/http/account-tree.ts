@@ -1,5 +1,6 @@
 import type {
   ListingPage,
+  NewestVersion,
   RemoteEntry,
   RemoteFile,
   RemoteFolder,
@@ -81,7 +82,7 @@ export class AccountTree implements RemoteReading, DirectDownloads {
     return found === undefined ? null : { ...found, parent: user.receivedShares as ResourceUrl };
   }
 
-  async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteVersion | null> {
+  async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<NewestVersion | null> {
     const target = targetOf(file);
     if (target === null) return await this.#service.newestVersion(file, signal);
     const sizeBytes = Buffer.byteLength(target);
@@ -91,6 +92,7 @@ export class AccountTree implements RemoteReading, DirectDownloads {
       complete: true,
       lastModifiedMs: null,
       mediaType: LINK_MEDIA_TYPE,
+      isFirst: false,
     };
   }
 

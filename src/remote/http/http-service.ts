@@ -1,6 +1,13 @@
 import { ApiError, ProtocolError, SignInError, TransportError } from '../../base/errors.ts';
 import type { Logger } from '../../base/log.ts';
-import type { ListingPage, RemoteEntry, RemoteResource, RemoteVersion, UploadProgress } from '../../base/resources.ts';
+import type {
+  ListingPage,
+  NewestVersion,
+  RemoteEntry,
+  RemoteResource,
+  RemoteVersion,
+  UploadProgress,
+} from '../../base/resources.ts';
 import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../../base/vocabulary.ts';
 import { shapeOf } from '../../protocol/endpoints.ts';
 import {
@@ -46,7 +53,7 @@ import {
   readAddressed,
   readDocument,
 } from './answer-reading.ts';
-import { firstComplete, wholeHistory } from './history.ts';
+import { VersionHistories } from './history.ts';
 import { listAll, listPage, type PageQuery } from './listing.ts';
 import { Requests, type ServiceRequest } from './requests.ts';
 import { fileOf, progressOf, userOf } from './resource-mapping.ts';
@@ -81,6 +88,7 @@ export class HttpService implements RemoteService, Uploads, Trash, Copies, Direc
   readonly #transport: Transport;
   readonly #token: AccessToken;
   readonly #requests: Requests;
+  readonly #histories: VersionHistories;
   #refreshToken: string | null;
   #user: AccountUser | null = null;
 
@@ -105,6 +113,7 @@ export class HttpService implements RemoteService, Uploads, Trash, Copies, Direc
       clock: options.clock,
       log: options.log,
     });
+    this.#histories = new VersionHistories(this.#requests);
     this.account = new AccountService({ requests: this.#requests, user: (signal) => this.user(signal) });
     this.links = this.account;
     this.pictures = this.account;
@@ -211,17 +220,17 @@ export class HttpService implements RemoteService, Uploads, Trash, Copies, Direc
 
   /** A file's versions, newest first, complete and incomplete ones. */
   async versions(file: ResourceUrl, signal?: AbortSignal): Promise<readonly RemoteVersion[]> {
-    return await wholeHistory(this.#requests, { file, signal });
+    return await this.#histories.whole(file, signal);
   }
 
   /** The newest complete version; null if the file has none or does not exist. */
-  async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<RemoteVersion | null> {
-    return await nullWhenGone(() => firstComplete(this.#requests, { file, signal }));
+  async newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<NewestVersion | null> {
+    return await nullWhenGone(() => this.#histories.newest(file, signal));
   }
 
   /** The newest complete version of that length; null when the file has none. */
   async versionOfLength(file: ResourceUrl, sizeBytes: number, signal?: AbortSignal): Promise<RemoteVersion | null> {
-    return await firstComplete(this.#requests, { file, signal }, (version) => version.sizeBytes === sizeBytes);
+    return await this.#histories.newestOfLength(file, sizeBytes, signal);
   }
 
   /** Bytes of a version whose length is known to be `sizeBytes`; for the validation see `version-data.ts`. */
