@@ -42,7 +42,9 @@ export interface Status {
   readonly cache: {
     readonly usedBytes: number;
     readonly limitBytes: number;
-    /** Bytes that exist on this machine only; never evicted. */
+    /**
+     * Bytes that are not evicted: changes that are not pushed, and pushed files that were made here, until the service names their version.
+     */
     readonly unsyncedBytes: number;
   };
   /** The last reported storage of the account; null before the first report. */
@@ -218,6 +220,8 @@ export interface Evicted {
   readonly kept: {
     /** Their bytes, or a change of them, exist on this machine only. */
     readonly onlyHere: number;
+    /** Pushed, but the service has not said which of its versions these bytes are, so that they could not be fetched again. */
+    readonly unnamed: number;
     readonly pinned: number;
     /** Open in a program, sent, or being merged. */
     readonly inUse: number;

@@ -1,5 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
-import type { Inode } from '../base/vocabulary.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
+import { isLayered } from '../bytes/content-layers.ts';
 import type { ContentStore } from '../bytes/content-store.ts';
 import type { Evicted } from '../control/status-model.ts';
 import type { PinnedSet } from '../fs/pinned-set.ts';
@@ -13,22 +14,31 @@ interface Parts {
   readonly store: StoreReader;
   readonly contents: Pick<ContentStore, 'record' | 'evictVersion' | 'pieces'>;
   readonly pins: Pick<PinnedSet, 'kindOf'>;
+  /** `SyncLoop.makeEvictable` */
+  readonly makeEvictable: (contents: readonly ContentId[]) => Promise<boolean>;
 }
 
 /** Deletes the local copies of a file, or of all files in a folder, whose bytes the service has. In short turns. */
 export async function evictBelow(parts: Parts, root: Inode): Promise<Evicted> {
   const { store } = parts;
-  const evicted = { files: 0, bytes: 0, kept: { onlyHere: 0, pinned: 0, inUse: 0 } };
-  const evict = async (node: NodeRecord): Promise<void> => {
-    const outcome = await evictFile(parts, node);
-    if (typeof outcome === 'string') evicted.kept[outcome]++;
-    else if (outcome > 0) {
-      evicted.files++;
-      evicted.bytes += outcome;
+  const evicted = { files: 0, bytes: 0, kept: { onlyHere: 0, unnamed: 0, pinned: 0, inUse: 0 } };
+  let isAnswered = true;
+  const evict = async (nodes: readonly NodeRecord[]): Promise<void> => {
+    // After the first request without an answer, the others would only repeat the wait.
+    if (isAnswered) isAnswered = await prepare(parts, nodes);
+    for (const { ino } of nodes) {
+      const node = soundNode(store, ino);
+      if (node === undefined) continue;
+      const outcome = await evictFile(parts, node);
+      if (typeof outcome === 'string') evicted.kept[outcome]++;
+      else if (outcome > 0) {
+        evicted.files++;
+        evicted.bytes += outcome;
+      }
     }
   };
   const node = soundNode(store, root);
-  if (node?.kind === 'file') await evict(node);
+  if (node?.kind === 'file') await evict([node]);
   const folders = node?.kind === 'folder' ? [root] : [];
   for (let folder = folders.pop(); folder !== undefined; folder = folders.pop()) {
     let seen = 0;
@@ -43,11 +53,25 @@ export async function evictBelow(parts: Parts, root: Inode): Promise<Evicted> {
         isMore = ++seen % NAMES_PER_TURN === 0;
         if (isMore) break;
       }
-      for (const child of page) await evict(child);
+      await evict(page);
       await nextTurn();
     }
   }
   return evicted;
+}
+
+/** @returns false if the service did not answer */
+async function prepare(
+  { store, contents, pins, makeEvictable }: Parts,
+  nodes: readonly NodeRecord[],
+): Promise<boolean> {
+  const ids = nodes.flatMap(({ ino, local, localOnly }) => {
+    const id = local?.content ?? null;
+    const isKept = localOnly || store.get('dirty', ino) !== undefined || pins.kindOf(ino) !== 'none';
+    const record = isKept || id === null ? undefined : ifSound(() => contents.record(id));
+    return id !== null && record !== undefined && isLayered(record) ? [id] : [];
+  });
+  return ids.length === 0 || (await makeEvictable(ids));
 }
 
 /** @returns the freed bytes; or why the file is kept */
@@ -57,12 +81,12 @@ async function evictFile(
 ): Promise<number | keyof Evicted['kept']> {
   const content = local?.content ?? null;
   if (store.get('dirty', ino) !== undefined || localOnly) return 'onlyHere';
-  if (content === null) return 0;
-  const record = ifSound(() => contents.record(content));
-  if (record?.kind === 'draft') return 'onlyHere';
+  if (content === null || local?.sizeBytes === 0) return 0;
+  const isPinned = pins.kindOf(ino) !== 'none';
+  if (ifSound(() => contents.record(content))?.kind === 'draft') return isPinned ? 'pinned' : 'unnamed';
   const pieces = contents.pieces(content, { start: 0, end: local?.sizeBytes ?? 0 }, 'look');
   if (pieces.every(({ kind }) => kind === 'missing')) return 0;
-  if (pins.kindOf(ino) !== 'none') return 'pinned';
+  if (isPinned) return 'pinned';
   const steps = contents.evictVersion(content);
   for (;;) {
     const step = steps.next();

@@ -7,7 +7,14 @@ import { FsError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import type { LogLevel } from '../base/log-level.ts';
 import { type Channel, Port } from '../base/port.ts';
-import { type Extent, type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../base/vocabulary.ts';
+import {
+  type ContentId,
+  type Extent,
+  type Inode,
+  type ResourceUrl,
+  ROOT_INODE,
+  type VersionUrl,
+} from '../base/vocabulary.ts';
 import type { MountEvent } from '../control/event-model.ts';
 import type { ControlMethods } from '../control/methods.ts';
 import type {
@@ -231,8 +238,9 @@ class MountingWorker implements MountService {
   }
 
   async evict(path: string): Promise<Evicted> {
-    const { store, contents, pinned } = this.#built;
-    return await evictBelow({ store, contents, pins: pinned }, this.#resolve(path));
+    const { store, contents, pinned, sync } = this.#built;
+    const makeEvictable = (ids: readonly ContentId[]): Promise<boolean> => sync.makeEvictable(ids);
+    return await evictBelow({ store, contents, pins: pinned, makeEvictable }, this.#resolve(path));
   }
 
   async unpin(path: string): Promise<boolean> {

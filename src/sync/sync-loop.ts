@@ -37,6 +37,7 @@ export class SyncLoop {
   readonly #intents: Intents;
   readonly #scheduler: PushScheduler;
   readonly #pusher: Pusher;
+  readonly #unidentifiedVersions: UnidentifiedVersions;
   readonly #backgroundWork: BackgroundWork;
   readonly #reporter: SyncReporter;
   readonly #discarding: Discarding;
@@ -49,6 +50,7 @@ export class SyncLoop {
   readonly #requests = new Set<SyncRequest>();
   /** Nodes whose last push got no response, with the number of other nodes that had got one by then. */
   readonly #unanswered = new Map<Inode, number>();
+  readonly #stopped = new AbortController();
   #turnIsDue = false;
   #state: 'new' | 'running' | 'stopped' = 'new';
   #onPushEnd: (() => void)[] = [];
@@ -67,6 +69,7 @@ export class SyncLoop {
     const pause = new PushPause({ store, clock, onEvent: (event) => deps.onEvent(event), onEnd: () => this.#wake() });
     this.#pause = pause;
     const unidentifiedVersions = new UnidentifiedVersions(deps);
+    this.#unidentifiedVersions = unidentifiedVersions;
     this.#backgroundWork = new BackgroundWork({
       contents,
       unidentifiedVersions,
@@ -162,6 +165,7 @@ export class SyncLoop {
   /** Aborts all pushes. The next start continues them. */
   async stop(): Promise<void> {
     this.#state = 'stopped';
+    this.#stopped.abort(new DOMException('the mount stops', 'AbortError'));
     this.#pause.stop();
     this.#refusals.stop();
     this.#backgroundWork.stop();
@@ -253,6 +257,18 @@ export class SyncLoop {
       for (const ino of held) this.#givingUp.delete(ino);
       for (const ino of held) this.#scheduler.reconsider(ino);
     }
+  }
+
+  /**
+   * Makes plain versions of acknowledged drafts, which the cache does not evict: the service is asked for the names of versions that the
+   * response to an upload did not name, and layers are merged. What is not acknowledged stays a draft.
+   *
+   * @returns false if the service did not answer
+   */
+  async makeEvictable(contents: readonly ContentId[]): Promise<boolean> {
+    const isAnswered = await this.#unidentifiedVersions.nameThese(contents, this.#stopped.signal);
+    await this.#deps.contents.mergeLayers(this.#stopped.signal);
+    return isAnswered;
   }
 
   status(): SyncStatus {

@@ -50,27 +50,12 @@ export class UnidentifiedVersions {
     const { contents, log } = this.#deps;
     if (this.pauseMs > 0 || contents.overBudgetBytes() === 0) return;
     if (!this.#isLoaded) await this.#load(signal);
-    let now = [...this.#nameless].slice(0, NAMED_PER_RUN);
-    const ask = async (): Promise<void> => {
-      for (let next = now.shift(); next !== undefined; next = now.shift()) {
-        if (signal.aborted || contents.overBudgetBytes() === 0) return;
-        // Asked once per process, whatever the answer is.
-        this.#nameless.delete(next);
-        try {
-          await this.#name(next, signal);
-        } catch (error) {
-          this.#nameless.add(next);
-          now = []; // the other requests would fail for the same cause
-          throw error;
-        }
-      }
-    };
+    const now = [...this.#nameless].slice(0, NAMED_PER_RUN);
     // After a failure, one request tests whether the service answers again.
     const atOnce = this.#failures > 0 ? 1 : ASKED_AT_ONCE_MAX;
-    const asking = await Promise.allSettled(Array.from({ length: atOnce }, ask));
+    const failed = await this.#ask(now, atOnce, signal, () => contents.overBudgetBytes() === 0);
     if (signal.aborted) return;
-    const failed = asking.find((end) => end.status === 'rejected');
-    if (failed === undefined) {
+    if (failed === null) {
       this.#failures = 0;
       return;
     }
@@ -79,6 +64,43 @@ export class UnidentifiedVersions {
     const pauseMs = backoffMs(this.#failures, this.#deps.clock.random(), PAUSE, askedMs);
     this.#closedUntilMs = this.#deps.clock.elapsedMs() + pauseMs;
     log.debug({ err: failed.reason, pauseMs }, 'the URLs of versions could not be read; tried again later');
+  }
+
+  /**
+   * Requests the names of these contents now, whatever the budget says. What is no pushed draft is left out.
+   *
+   * @returns false if the service did not answer
+   */
+  async nameThese(contents: readonly ContentId[], signal: AbortSignal): Promise<boolean> {
+    const failed = await this.#ask(contents, ASKED_AT_ONCE_MAX, signal, () => false);
+    if (failed !== null) this.#deps.log.debug({ err: failed.reason }, 'the URLs of versions could not be read');
+    return failed === null && !signal.aborted;
+  }
+
+  /** @returns the first failure, after which no further request was sent; null for none */
+  async #ask(
+    contents: readonly ContentId[],
+    atOnce: number,
+    signal: AbortSignal,
+    isEnough: () => boolean,
+  ): Promise<{ readonly reason: unknown } | null> {
+    let left = [...contents];
+    const ask = async (): Promise<void> => {
+      for (let next = left.shift(); next !== undefined; next = left.shift()) {
+        if (signal.aborted || isEnough()) return;
+        // The budget's runs ask once per process, whatever the answer is.
+        const wasNameless = this.#nameless.delete(next);
+        try {
+          await this.#name(next, signal);
+        } catch (error) {
+          if (wasNameless) this.#nameless.add(next);
+          left = []; // the other requests would fail for the same cause
+          throw error;
+        }
+      }
+    };
+    const asking = await Promise.allSettled(Array.from({ length: atOnce }, ask));
+    return asking.find((end) => end.status === 'rejected') ?? null;
   }
 
   async #name(content: ContentId, signal: AbortSignal): Promise<void> {

@@ -96,7 +96,7 @@ test("a folder's state is the worst of what lies below it, and clean again when 
   for (const folder of ['deep', 'deep/er', 'deep/er/est', '']) expect(await attribute(folder, 'state')).toBe('clean');
 });
 
-/** [S-xattr-6] [S-evict-1] [S-evict-2] */
+/** [S-xattr-6] [S-evict-1] [S-evict-2] [S-evict-3] */
 test('user.cfs.here and user.cfs.pinned follow eviction, a fetch and a pin', async () => {
   await mount.run('mkdir -p kept && head -c 3145728 /dev/zero > kept/big.bin && printf new > fresh.txt');
   await mount.cfs(['sync', '--wait', `${mount.directory}/kept`]);
@@ -125,4 +125,10 @@ test('user.cfs.here and user.cfs.pinned follow eviction, a fetch and a pin', asy
   expect(await evict('kept/big.bin')).toMatchObject({ code: 2, stderr: expect.stringContaining('cfs unpin ends it') });
   await mount.cfs(['unpin', `${mount.directory}/kept`]);
   await mount.cfs(['sync', '--wait', `${mount.directory}/fresh.txt`]);
+  expect(await evict('fresh.txt')).toMatchObject({
+    code: 0,
+    stdout: expect.stringContaining('removed the local copy'),
+  });
+  expect(await attribute('fresh.txt', 'here')).toBe('none');
+  expect((await mount.run('cat fresh.txt')).stdout).toBe('new');
 });

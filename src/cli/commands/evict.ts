@@ -27,6 +27,10 @@ export async function evictCommand(
   }
   deps.print(`removed the local copies of ${count(files)} in ${name}: ${formatBytes(bytes)}\n`);
   if (kept.onlyHere > 0) deps.warn(`kept ${count(kept.onlyHere)} that exist on this machine only\n`);
+  if (kept.unnamed > 0)
+    deps.warn(
+      `kept ${count(kept.unnamed)} made here that the service could not identify: cfs refresh ${name}, then try again\n`,
+    );
   if (kept.pinned > 0) deps.warn(`kept ${count(kept.pinned)} that a pin keeps here: cfs unpin ends it\n`);
   if (kept.inUse > 0) deps.warn(`kept ${count(kept.inUse)} in use: try again later\n`);
   return exitCode('ok');
@@ -37,6 +41,11 @@ function refuseKept(name: string, kept: Evicted['kept']): void {
   if (kept.onlyHere > 0)
     throw new UsageError(
       `${name} has bytes that exist on this machine only: cfs sync --wait ${name} pushes them first`,
+      exitCode('pending'),
+    );
+  if (kept.unnamed > 0)
+    throw new UsageError(
+      `${name} is kept: the service has not said which of its versions this file is: cfs refresh ${name}, then try again`,
       exitCode('pending'),
     );
   if (kept.pinned > 0) throw new UsageError(`${name} is kept here by a pin: cfs unpin ends it`);

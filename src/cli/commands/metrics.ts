@@ -130,7 +130,7 @@ const FAMILIES: readonly Family[] = [
   {
     name: 'cfs_cache_bytes',
     type: 'gauge',
-    help: 'Disk space: used by what can be fetched again, its limit, and what exists on this machine only.',
+    help: 'Disk space: used by what can be fetched again, its limit, and what is not evicted: changes, and files whose version has no known name yet.',
     samples: ({ cache }) =>
       byKind('kind', { used: cache.usedBytes, limit: cache.limitBytes, unsynced: cache.unsyncedBytes }),
   },

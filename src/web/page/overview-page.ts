@@ -61,7 +61,7 @@ function Mounted(props: { readonly account: LiveAccount; readonly status: Status
     <${Transfers} transfers=${account.transfers} />
     <div class="amounts">
       <${Amount} label="Cache" value=${status.cache.usedBytes} of=${status.cache.limitBytes}
-        text=${cacheText(status)} />
+        text=${`${formatBytes(status.cache.usedBytes)} of ${formatBytes(status.cache.limitBytes)}`} />
       ${
         status.quota === null
           ? null
@@ -72,12 +72,6 @@ function Mounted(props: { readonly account: LiveAccount; readonly status: Status
     <${ThroughputPlot} samples=${account.samples} />
     <${Waiting} status=${status} />
   </section>`;
-}
-
-/** Bytes of acknowledged drafts count as unsynced until they are merged: with nothing pending the number says nothing. */
-function cacheText({ cache, pending, parked }: Status): string {
-  const all = `${formatBytes(cache.usedBytes)} of ${formatBytes(cache.limitBytes)}`;
-  return pending.count + parked.length === 0 ? all : `${all}, ${formatBytes(cache.unsyncedBytes)} only here`;
 }
 
 function ConnectionBadge({ account, status }: { readonly account: LiveAccount; readonly status: Status }): View {
