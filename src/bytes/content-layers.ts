@@ -5,7 +5,7 @@ import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts'
 import type { ContentRecord } from '../store/tables.ts';
 import { type BlockMap, blockLength } from './block-map.ts';
 import type { ContentFiles, Place } from './content-files.ts';
-import type { Piece } from './contents.ts';
+import type { Piece, Presence } from './contents.ts';
 import type { Draft } from './draft.ts';
 import { isFrozenFile } from './draft-checksums.ts';
 import { alignOut, indexBehind } from './extents.ts';
@@ -92,6 +92,20 @@ export class ContentLayers {
       from = this.#mayBeginAt(id, to);
     }
     return null;
+  }
+
+  /** See `Contents.presence`. */
+  presence(id: ContentId, sizeBytes: number): Presence {
+    const end = Math.min(sizeBytes, this.sizeOf(id));
+    let [isSomeHere, isSomeMissing] = [false, false];
+    for (let start = 0; start < end; start += SEEK_WINDOW_BYTES) {
+      for (const { kind } of this.#outline(id, start, Math.min(start + SEEK_WINDOW_BYTES, end))) {
+        if (kind === 'missing') isSomeMissing = true;
+        else isSomeHere = true;
+        if (isSomeHere && isSomeMissing) return 'part';
+      }
+    }
+    return isSomeMissing ? 'none' : 'all';
   }
 
   /** The first offset from `from` on where data may begin, by the ranges of drafts; Infinity if only zeros follow. */

@@ -14,7 +14,7 @@ import { ContentCollector } from './content-collector.ts';
 import { ContentFiles, type HolePunch } from './content-files.ts';
 import { ContentLayers, isLayered } from './content-layers.ts';
 import { ContentSync } from './content-sync.ts';
-import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from './contents.ts';
+import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece, Presence } from './contents.ts';
 import type { Draft } from './draft.ts';
 import { DraftChecksums } from './draft-checksums.ts';
 import { clip } from './extents.ts';
@@ -74,7 +74,6 @@ export class ContentStore implements Contents {
   readonly #merge: LayerMerge;
   readonly #collector: ContentCollector;
   readonly #drafts: OpenDrafts;
-
   readonly #validity: LayerValidity;
   readonly #small: SmallBytes;
   readonly #sync: ContentSync;
@@ -180,8 +179,7 @@ export class ContentStore implements Contents {
   inlineContent(tx: Transaction, bytes: Uint8Array): ContentId {
     const id = tx.nextId('content') as ContentId;
     const sizeBytes = bytes.byteLength;
-    const where = sizeBytes === 0 ? 'none' : 'inline';
-    const extents = sizeBytes === 0 ? [] : [0, sizeBytes];
+    const [where, extents] = sizeBytes === 0 ? (['none', []] as const) : (['inline', [0, sizeBytes]] as const);
     tx.put('content', id, { ...EMPTY, kind: 'draft', sealed: true, sizeBytes, where, extents });
     if (sizeBytes > 0) tx.put('inline', id, bytes.slice());
     return id;
@@ -268,14 +266,16 @@ export class ContentStore implements Contents {
     return this.#sync.sync(id);
   }
 
-  pieces(id: ContentId, extent: Extent, use: 'read' | 'look' = 'read'): Piece[] {
+  pieces(id: ContentId, extent: Extent): Piece[] {
     const { start, end } = clip(extent, this.sizeOf(id));
     const record = this.#store.get('content', id);
-    if (record?.kind === 'version' && use === 'read') {
-      const kind = record.where === 'inline' ? 'small' : 'file';
-      this.#usage.touch(kind, id, start, end, this.#clock.elapsedMs());
-    }
+    if (record?.kind === 'version')
+      this.#usage.touch(record.where === 'inline' ? 'small' : 'file', id, start, end, this.#clock.elapsedMs());
     return this.#layers.resolve(id, start, end);
+  }
+
+  presence(id: ContentId, sizeBytes: number): Presence {
+    return this.#layers.presence(id, sizeBytes);
   }
 
   readAll(id: ContentId, extent: Extent): Uint8Array | null {

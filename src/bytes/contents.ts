@@ -24,6 +24,8 @@ export type Piece =
   /** Missing: block-aligned `extent` (clipped at the version's size) of the version content `content` must be fetched. */
   | { readonly kind: 'missing'; readonly length: number; readonly content: ContentId; readonly extent: Extent };
 
+export type Presence = 'all' | 'part' | 'none';
+
 /** Keeps a content (its record, file and cached blocks) from collection and eviction. Not persisted. */
 export interface Lease {
   readonly content: ContentId;
@@ -90,8 +92,12 @@ export interface Contents {
    */
   syncFile(id: ContentId): Promise<void>;
 
-  /** The stretches of `extent` (clipped at the size), in order. `read` touches the LRU. Synchronous; does no I/O on file bytes. */
-  pieces(id: ContentId, extent: Extent, use?: 'read' | 'look'): Piece[];
+  /** The stretches of `extent` (clipped at the size), in order. Touches the LRU. Synchronous; reads the bytes of a cached block once in a run, to verify it. */
+  pieces(id: ContentId, extent: Extent): Piece[];
+  /**
+   * How much of the first `sizeBytes` is on this machine. No byte is read: a damaged block counts as present until a read finds it.
+   */
+  presence(id: ContentId, sizeBytes: number): Presence;
   /** The bytes of `extent`, copied out; null when something is missing. For small reads, digests, symlinks. */
   readAll(id: ContentId, extent: Extent): Uint8Array | null;
   /**

@@ -9,6 +9,7 @@ import type { NodeRecord, RemoteFacet } from '../store/tables.ts';
 import { conflictMark, conflictPrefix } from '../tree/conflict-name.ts';
 import type { Tree } from '../tree/tree.ts';
 import type { PinnedSet } from './pinned-set.ts';
+import { presenceBelow, presenceOf } from './presence.ts';
 
 /** Requests about public links. Implemented by `transfer/` across the threads. */
 export interface PublicLinks {
@@ -20,7 +21,7 @@ export interface PublicLinks {
 
 export interface CloudAttributesDeps {
   readonly tree: Tree;
-  readonly contents: Pick<Contents, 'record' | 'pieces'>;
+  readonly contents: Pick<Contents, 'record' | 'presence'>;
   readonly source: Pick<VersionSource, 'newestVersion'>;
   readonly links: PublicLinks;
   readonly retry: RequestRetry;
@@ -51,7 +52,7 @@ export class CloudAttributes {
   /**
    * - `state`: `clean`, `local`, `pending`, `pushing` or `parked:REASON`; of a folder the worst below it; no request
    * - `pinned`: `itself`, `folder` (a folder above it is pinned) or `none`; no request
-   * - `here`: `all`, `part` or `none` of a file's bytes are on this machine; no request
+   * - `here`: `all`, `part` or `none` of the bytes of a file, or of the files below a folder, are on this machine; no request
    * - `conflict`: of a conflicted copy, the name of its file; of that file, the name of its first copy; no request
    * - `url`: of the file or folder on the service; no request
    * - `version`: the URL of a file's newest version; requested if unknown
@@ -68,7 +69,7 @@ export class CloudAttributes {
       case 'pinned':
         return Buffer.from(this.#deps.pins.kindOf(ino));
       case 'here':
-        return bytesOf(presenceOf(this.#deps.contents, node));
+        return this.#here(node, signal);
       case 'conflict':
         return bytesOf(this.#otherSide(node));
       case 'url':
@@ -105,6 +106,11 @@ export class CloudAttributes {
   /** As setting `public_link` to `off`. @throws as `set` */
   remove(ino: Inode, name: string, signal: () => AbortSignal): Promise<void> {
     return this.set(ino, name, Buffer.from(OFF), signal);
+  }
+
+  #here(node: NodeRecord, signal: () => AbortSignal): Answer<Uint8Array> {
+    if (node.kind !== 'folder') return bytesOf(presenceOf(this.#deps.contents, node));
+    return presenceBelow(this.#deps, node.ino, signal()).then(bytesOf);
   }
 
   #otherSide({ kind, local }: NodeRecord): string | null {
@@ -145,21 +151,6 @@ export class CloudAttributes {
     if (node === undefined) throw new FsError('ESTALE', 'this file no longer exists');
     return node;
   }
-}
-
-/** How much of a file is on this machine; null for a folder. */
-export function presenceOf(
-  contents: Pick<Contents, 'pieces'>,
-  { kind, local }: NodeRecord,
-): 'all' | 'part' | 'none' | null {
-  if (kind === 'folder' || local === null) return null;
-  const { content, sizeBytes } = local;
-  if (sizeBytes === 0) return 'all';
-  if (content === null) return 'none';
-  const pieces = contents.pieces(content, { start: 0, end: sizeBytes }, 'look');
-  const missing = pieces.filter((piece) => piece.kind === 'missing').length;
-  if (missing === 0) return 'all';
-  return missing === pieces.length ? 'none' : 'part';
 }
 
 function remoteFile(node: NodeRecord): RemoteFacet {

@@ -12,7 +12,7 @@ const NAMES_PER_TURN = 100;
 
 interface Parts {
   readonly store: StoreReader;
-  readonly contents: Pick<ContentStore, 'record' | 'evictVersion' | 'pieces'>;
+  readonly contents: Pick<ContentStore, 'record' | 'evictVersion' | 'presence'>;
   readonly pins: Pick<PinnedSet, 'kindOf'>;
   /** `SyncLoop.makeEvictable` */
   readonly makeEvictable: (contents: readonly ContentId[]) => Promise<boolean>;
@@ -84,8 +84,7 @@ async function evictFile(
   if (content === null || local?.sizeBytes === 0) return 0;
   const isPinned = pins.kindOf(ino) !== 'none';
   if (ifSound(() => contents.record(content))?.kind === 'draft') return isPinned ? 'pinned' : 'unnamed';
-  const pieces = contents.pieces(content, { start: 0, end: local?.sizeBytes ?? 0 }, 'look');
-  if (pieces.every(({ kind }) => kind === 'missing')) return 0;
+  if (contents.presence(content, local?.sizeBytes ?? 0) === 'none') return 0;
   if (isPinned) return 'pinned';
   const steps = contents.evictVersion(content);
   for (;;) {

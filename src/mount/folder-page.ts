@@ -1,8 +1,8 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { FolderEntry } from '../control/status-model.ts';
-import { presenceOf } from '../fs/cloud-attributes.ts';
 import type { PinnedSet } from '../fs/pinned-set.ts';
+import { presenceOf } from '../fs/presence.ts';
 import { soundNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader } from '../store/tables.ts';
 
@@ -11,7 +11,7 @@ const ENTRIES_MAX = 100;
 
 interface Parts {
   readonly store: StoreReader;
-  readonly contents: Pick<Contents, 'pieces'>;
+  readonly contents: Pick<Contents, 'presence'>;
   readonly pins: Pick<PinnedSet, 'kindOf'>;
   readonly stateOf: (ino: Inode) => string | Promise<string>;
 }

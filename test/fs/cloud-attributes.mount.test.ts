@@ -96,16 +96,18 @@ test("a folder's state is the worst of what lies below it, and clean again when 
   for (const folder of ['deep', 'deep/er', 'deep/er/est', '']) expect(await attribute(folder, 'state')).toBe('clean');
 });
 
-/** [S-xattr-6] [S-evict-1] [S-evict-2] [S-evict-3] */
+/** [S-xattr-6] [S-evict-1] [S-evict-2] [S-evict-3] [S-xattr-7] */
 test('user.cfs.here and user.cfs.pinned follow eviction, a fetch and a pin', async () => {
   await mount.run('mkdir -p kept && head -c 3145728 /dev/zero > kept/big.bin && printf new > fresh.txt');
   await mount.cfs(['sync', '--wait', `${mount.directory}/kept`]);
   expect(await attribute('kept/big.bin', 'here')).toBe('all');
+  expect(await attribute('kept', 'here')).toBe('all');
   expect(await attribute('kept/big.bin', 'pinned')).toBe('none');
   const evict = (path: string) => mount.cfs(['evict', `${mount.directory}/${path}`], { anyExitCode: true });
   // A version that was just acknowledged is merged first.
   await expect.poll(async () => (await evict('kept/big.bin')).code, { timeout: 20_000 }).toBe(0);
   expect(await attribute('kept/big.bin', 'here')).toBe('none');
+  expect(await attribute('kept', 'here')).toBe('none');
   expect(await evict('fresh.txt')).toMatchObject({
     code: 10,
     stderr: expect.stringContaining('has bytes that exist on this machine only'),
@@ -113,9 +115,11 @@ test('user.cfs.here and user.cfs.pinned follow eviction, a fetch and a pin', asy
 
   await mount.run('dd if=kept/big.bin iflag=direct bs=64k count=1 of=/dev/null status=none');
   expect(await attribute('kept/big.bin', 'here')).toBe('part');
+  expect(await attribute('kept', 'here')).toBe('part');
   const once = await mount.cfs(['pin', '--once', `${mount.directory}/kept`]);
   expect(once.stdout).toContain('is fetched to this machine: 1 file');
   expect(await attribute('kept/big.bin', 'here')).toBe('all');
+  expect(await attribute('kept', 'here')).toBe('all');
   expect(await attribute('kept/big.bin', 'pinned')).toBe('none');
   expect((await mount.status())?.pinned).toEqual([]);
 

@@ -1,5 +1,5 @@
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece } from '../../src/bytes/contents.ts';
+import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece, Presence } from '../../src/bytes/contents.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from '../../src/store/tables.ts';
 
@@ -61,6 +61,9 @@ export class MemoryContents implements Contents {
     this.#store.transact((tx) => tx.put('content', draft, { ...record, sizeBytes, extents }));
   }
 
+  presence(): Presence {
+    throw new Error('not needed');
+  }
   truncate(): void {
     throw new Error('not needed');
   }

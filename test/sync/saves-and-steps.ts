@@ -314,8 +314,7 @@ export class SavesAndSteps {
     // A service that folds case gives one of the two names `a` and `A` such a suffix.
     const isCopy = service.foldsCase ? /(?<!^\/a) \(conflicted copy /i : / \(conflicted copy /;
     const copies = [...here, ...there].filter(([path]) => isCopy.test(path));
-    if (this.#isAlone && copies.length > 0)
-      throw new Error(`a conflict with nobody: ${copies.map(([path]) => path)}`);
+    if (this.#isAlone && copies.length > 0) throw new Error(`a conflict with nobody: ${copies.map(([path]) => path)}`);
     const left = new Set(there.map(([, bytes]) => bytes));
     // What is pushed in the minutes after a listing into something that was trashed in them lands there (ADR 24).
     for (const { url, versions } of service.resources.values())
