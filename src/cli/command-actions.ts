@@ -166,7 +166,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   evict: async (given, context) => {
     const { evictCommand } = await import('./commands/evict.ts');
-    return evictCommand(context, { file: given.required(0), account: null });
+    return evictCommand(waiting(given, context), { file: given.required(0), account: null });
   },
 
   unpin: async (given, context) => {

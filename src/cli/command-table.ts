@@ -145,7 +145,7 @@ export const COMMANDS = [
   },
   {
     name: 'share list',
-    summary: 'list the files that have a public link, with their links',
+    summary: 'list the files that have a public link, with their links and their paths in the mount',
     args: [],
     flags: [JSON_SWITCH, TIMEOUT, ACCOUNT],
   },
@@ -192,7 +192,7 @@ export const COMMANDS = [
     name: 'evict',
     summary: 'remove the local copies of a file or folder; refuses what exists on this machine only',
     args: [argument('path', 'a file or folder in the mount')],
-    flags: [],
+    flags: [TIMEOUT],
   },
   {
     name: 'unpin',

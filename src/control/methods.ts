@@ -106,6 +106,12 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: Located;
   };
+  /** The paths in the mount of files and folders of the service; null: the mount does not know it, or it is deleted here. */
+  readonly paths: {
+    readonly params: { readonly resources: readonly string[] };
+    readonly progress: never;
+    readonly result: { readonly paths: readonly (string | null)[] };
+  };
   /**
    * The known entries of a folder by name: one page, from the name `after` (exclusive) on; `next` is the `after` of the next page, null at
    * the end. It asks the service for nothing: list the folder in the mount first.
@@ -172,6 +178,7 @@ const METHODS: Readonly<Record<MethodName, true>> = {
   unpin: true,
   evict: true,
   locate: true,
+  paths: true,
   folder: true,
   copyAttributes: true,
   unsynced: true,
@@ -185,6 +192,9 @@ const METHODS: Readonly<Record<MethodName, true>> = {
   logLevel: true,
 };
 export const METHOD_NAMES = Object.keys(METHODS) as readonly MethodName[];
+
+/** Addresses in one call of `paths`. */
+export const PATHS_MAX = 1_000;
 
 export const PART_BYTES_MAX = 128 * 1024;
 

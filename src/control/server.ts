@@ -15,6 +15,7 @@ import {
   METHOD_NAMES,
   type MethodName,
   PART_BYTES_MAX,
+  PATHS_MAX,
   type RequestLine,
 } from './methods.ts';
 
@@ -241,7 +242,12 @@ export class ControlServer {
 /** An unmount may take as long, but is never rejected by the limit. */
 function waitsForService(method: MethodName, params: unknown): boolean {
   const isFollowing = method === 'watch' && (params as { readonly follow: boolean }).follow;
-  return isFollowing || method === 'pin' || (method === 'sync' && (params as { readonly wait: boolean }).wait);
+  return (
+    isFollowing ||
+    method === 'pin' ||
+    method === 'evict' ||
+    (method === 'sync' && (params as { readonly wait: boolean }).wait)
+  );
 }
 
 /** Creates the socket's directory, or rejects one that other users can access. */
@@ -310,6 +316,13 @@ function checkedParams(method: MethodName, params: unknown): unknown {
     case 'unpin':
     case 'locate':
       return { path: pathOf(given) };
+    case 'paths': {
+      const { resources } = given;
+      const isList = Array.isArray(resources) && resources.every((each) => typeof each === 'string');
+      if (!isList || resources.length > PATHS_MAX)
+        throw new UsageError(`resources: expected at most ${PATHS_MAX} strings`);
+      return { resources };
+    }
     case 'folder': {
       const after = given.after ?? null;
       if (after !== null && typeof after !== 'string') throw new UsageError('after: expected a string');

@@ -73,6 +73,7 @@ export function controlHandlers(deps: ControlHandlersDeps): ControlHandlers {
       return { wasPinned };
     },
     locate: ({ path }) => mount.locate(path ?? ''),
+    paths: async ({ resources }) => ({ paths: await mount.paths(resources) }),
     folder: ({ path, after }) => mount.folder(path, after),
     copyAttributes: async ({ path, from }) => {
       await mount.copyAttributes(path, from);

@@ -80,6 +80,8 @@ export interface MountService {
   /** The progress of a pin; null if the path is not pinned. */
   pinned(ino: Inode): Promise<PinnedPath | null>;
   locate(path: string): Promise<Located>;
+  /** null: not known, or deleted here. */
+  paths(resources: readonly string[]): Promise<readonly (string | null)[]>;
   folder(path: string, after: string | null): Promise<ControlMethods['folder']['result']>;
   /** Owner, permissions and `user.*` attributes of `from` for `path`. */
   copyAttributes(path: string, from: string): Promise<void>;

@@ -265,6 +265,15 @@ class MountingWorker implements MountService {
     };
   }
 
+  async paths(resources: readonly string[]): Promise<readonly (string | null)[]> {
+    const { store } = this.#built;
+    return resources.map((resource) => {
+      const ino = store.get('resource', resource as ResourceUrl);
+      const node = ino === undefined ? undefined : this.#built.tree.node(ino);
+      return node?.local == null ? null : pathOf(store, node.ino);
+    });
+  }
+
   async folder(path: string, after: string | null): Promise<ControlMethods['folder']['result']> {
     const { store, contents, pinned, sync } = this.#built;
     const stateOf = (ino: Inode): string | Promise<string> => sync.stateOf(ino);

@@ -301,14 +301,22 @@ test('cfs restore --at makes each file of a folder what it was at a time, and le
 });
 
 /** [S-share-2] */
-test('cfs share list names each file that has a public link, until the link is off', async () => {
-  await save('linked.txt', 'for all');
-  const { stdout: link } = await cfs('share', 'link', at('linked.txt'));
+test('cfs share list shows each file that has a public link by its path in the mount, until the link is off', async () => {
+  await mount.run('mkdir links');
+  await save('links/one.txt', 'for all');
+  const { stdout: link } = await cfs('share', 'link', at('links/one.txt'));
+  const listed = async (): Promise<string> => (await cfs('share', 'list')).stdout;
 
   const { stdout } = await cfs('share', 'list', '--json');
-  const { links } = JSON.parse(stdout) as { links: readonly { name: string; link: string; sizeBytes: number }[] };
-  expect(links).toMatchObject([{ name: 'linked.txt', link: link.trim(), sizeBytes: 7 }]);
-  expect((await cfs('share', 'list')).stdout).toBe(`${link.trim()}        7 B  linked.txt\n`);
-  await cfs('share', 'link', '--off', at('linked.txt'));
-  expect((await cfs('share', 'list')).stdout).toBe('no file has a public link\n');
+  const { links } = JSON.parse(stdout) as { links: readonly { name: string; link: string; path: string | null }[] };
+  const entry = { name: 'one.txt', link: link.trim(), sizeBytes: 7, path: at('links/one.txt') };
+  expect(links).toMatchObject([entry]);
+  expect(await listed()).toBe(`${link.trim()}        7 B  ${at('links/one.txt')}\n`);
+  await mount.run('mv links/one.txt links/two.txt');
+  expect(await listed()).toBe(`${link.trim()}        7 B  ${at('links/two.txt')}\n`);
+  await mount.run('rm links/two.txt');
+  expect(await listed()).toBe(`${link.trim()}        7 B  one.txt\n`);
+  await cfs('discard', at('links'), '--yes');
+  await cfs('share', 'link', '--off', at('links/one.txt'));
+  expect(await listed()).toBe('no file has a public link\n');
 });

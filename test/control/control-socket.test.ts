@@ -27,6 +27,7 @@ const HANDLERS: ControlHandlers = {
   retry: () => ({ retried: 0 }),
   folder: () => ({ entries: [], next: null }),
   locate: () => ({ path: 'a', kind: 'file', sizeBytes: 0, resource: null, isPending: true }),
+  paths: () => ({ paths: [] }),
   copyAttributes: () => null,
   unsynced: () => ({ files: [], next: null }),
   unsyncedParts: () => ({ parts: [] }),

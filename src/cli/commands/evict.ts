@@ -6,17 +6,21 @@ import type { Evicted } from '../../control/status-model.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
+import type { ServiceWait } from '../service-wait.ts';
 import type { PathFlags } from './refresh.ts';
 import { mountAndPath } from './sync.ts';
 
 /** `cfs evict PATH`: removes local copies of what the service has. Everything stays visible and is fetched again when it is read. */
 export async function evictCommand(
-  deps: CommandOutput & { readonly paths: Paths },
+  deps: CommandOutput & { readonly paths: Paths; readonly wait: ServiceWait },
   flags: PathFlags & { readonly file: string },
 ): Promise<number> {
   const { mount, path } = await mountAndPath(deps.paths, flags);
   const { kind } = await callControl(mount.socketPath, 'locate', { path });
-  const { files, bytes, kept } = await callControl(mount.socketPath, 'evict', { path });
+  // The mount may ask the service for the versions of files that were made here.
+  const { files, bytes, kept } = await deps.wait.for(mount.status.account.origin, (signal) =>
+    callControl(mount.socketPath, 'evict', { path }, { signal }),
+  );
   const name = visible(flags.file);
   if (kind !== 'folder') {
     refuseKept(name, kept);
