@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, realpathSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -150,8 +150,8 @@ export async function removeService(deps: ServiceDeps, flags: { readonly directo
   const unit = chooseUnit(folder, flags.directory);
   const stopped = systemctl(deps, 'disable', '--now', unit);
   rmSync(join(folder, unit), { force: true });
-  // The link that `enable` made, if no manager could remove it.
-  rmSync(join(folder, 'default.target.wants', unit), { force: true });
+  // If no manager could remove it.
+  rmSync(enabledLink(folder, unit), { force: true });
   systemctl(deps, 'daemon-reload');
   deps.print(`removed ${visible(join(folder, unit))}\n`);
   if (stopped?.isUnderWay === true) deps.print(`${stopped.why}: the mount may still be pushing changes\n`);
@@ -160,9 +160,14 @@ export async function removeService(deps: ServiceDeps, flags: { readonly directo
   return exitCode('ok');
 }
 
-/** Whether `installService` wrote a unit for the directory. */
+/** Whether a unit that `installService` wrote for the directory is enabled. Without a manager it writes the unit and cannot enable it. */
 export function hasService(deps: Pick<ServiceDeps, 'paths'>, directory: string): boolean {
-  return unitsIn(unitFolder(deps)).includes(unitNameOf(namedPathOf(directory)));
+  return existsSync(enabledLink(unitFolder(deps), unitNameOf(namedPathOf(directory))));
+}
+
+/** The link that `systemctl enable` makes. */
+function enabledLink(folder: string, unit: string): string {
+  return join(folder, 'default.target.wants', unit);
 }
 
 /** @throws UsageError if none or several match */
