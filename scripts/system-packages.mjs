@@ -36,6 +36,7 @@ export const LISTS = {
       (program) => ({ name: program, program }),
     ),
     { name: 'groff-base', program: 'groff' },
+    { name: 'procps', program: 'ps' },
     { name: 'vim', program: 'vim' },
     { name: 'zip', program: 'zip' },
     { name: 'zsh', program: 'zsh' },

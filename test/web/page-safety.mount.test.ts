@@ -1,12 +1,14 @@
+import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { join } from 'node:path';
-import type { Browser } from 'playwright-core';
+import { type Browser, chromium } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, beforeEach, expect } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import { processLife } from '../../src/base/process-life.ts';
 import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
@@ -14,7 +16,7 @@ import type { PendingChange } from '../../src/control/status-model.ts';
 import { watchMount } from '../../src/mount/mount-watch.ts';
 import { CommandHome } from '../cli/cli-harness.ts';
 import { idleStatus } from '../control/idle-status.ts';
-import { testUnless } from '../harness/requirement.ts';
+import { missingPrograms, missingRoot, testUnless } from '../harness/requirement.ts';
 import { missingBrowser, openPage, PageProgram, startBrowser, until } from './page-program.ts';
 
 /** The ways to open the page, other browsers, and foreign pages; a mount with very much to do. */
@@ -94,6 +96,84 @@ testHere(
     await page.getByRole('heading', { name: 'Accounts' }).waitFor();
     expect(troubles).toEqual([]);
     expect(await program.stop()).toBe(0);
+  },
+);
+
+/** What ps(1) shows another user of this machine, again and again until `stop`. */
+async function watchAsNobody(): Promise<{ readonly stop: () => Promise<string> }> {
+  const loop = 'while :; do ps -ewwo args; sleep 0.05; done';
+  const child = spawn('setpriv', ['--reuid=nobody', '--regid=nogroup', '--clear-groups', '/bin/sh', '-c', loop], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+    detached: true,
+  });
+  let text = '';
+  child.stdout.on('data', (more: Buffer) => {
+    text += more;
+  });
+  const ended = once(child, 'close');
+  await until(() => text.includes('ps -ewwo args'));
+  return {
+    stop: async () => {
+      process.kill(-(child.pid as number), 'SIGKILL');
+      await ended;
+      return text;
+    },
+  };
+}
+
+/** [S-web-2] [S-others-1] */
+testUnless(missing ?? missingRoot() ?? missingPrograms('ps', 'setpriv'))(
+  'another user who runs ps sees no secret while Chromium opens the page, by --open or by the printed code',
+  async () => {
+    const script = home.path('a-browser');
+    const seen = home.path('seen');
+    const profile = home.path('profile');
+    const pidFile = home.path('pid');
+    const flags = '--headless=new --no-sandbox --disable-gpu --disable-background-networking --no-first-run';
+    writeFileSync(
+      script,
+      `#!/bin/sh\necho $$ > '${pidFile}'\ncp "$1" '${seen}'\nexec /usr/bin/chromium ${flags} --user-data-dir='${profile}' --remote-debugging-port=0 "file://$1"\n`,
+    );
+    chmodSync(script, 0o755);
+    const watching = await watchAsNobody();
+    const browserLife = (): string => processLife(Number(readFileSync(pidFile, 'utf8')));
+    let everything = '';
+    const secrets: string[] = [];
+    try {
+      program = await PageProgram.start({ ...home.env, BROWSER: script }, ['--open']);
+      await until(() => existsSync(join(profile, 'DevToolsActivePort')));
+      const [, code = ''] = /#([\w-]{32})"/.exec(readFileSync(seen, 'utf8')) ?? [];
+      const [port] = readFileSync(join(profile, 'DevToolsActivePort'), 'utf8').split('\n');
+      const opened = await chromium.connectOverCDP(`http://127.0.0.1:${port}`);
+      const page = opened.contexts()[0]?.pages()[0];
+      if (page === undefined) throw new Error('the browser shows no page');
+      await page.getByRole('heading', { name: 'Accounts' }).waitFor();
+      secrets.push(code, (await page.evaluate(tokenOf)) as string);
+      const session = await opened.newBrowserCDPSession();
+      await session.send('Browser.close').catch(() => {});
+      await until(() => browserLife() === 'ended');
+      await program.stop();
+
+      program = await PageProgram.start(home.env);
+      const typed = await openPage(browser);
+      await typed.page.goto(`${program.origin}/`);
+      await typed.page.getByLabel('Code').fill(program.code);
+      await typed.page.getByRole('button', { name: 'Open the page' }).click();
+      await typed.page.getByRole('heading', { name: 'Accounts' }).waitFor();
+      secrets.push(program.code, (await typed.page.evaluate(tokenOf)) as string);
+    } finally {
+      everything = await watching.stop();
+      if (existsSync(pidFile) && browserLife() === 'running')
+        process.kill(Number(readFileSync(pidFile, 'utf8')), 'SIGKILL');
+    }
+    // It did see the programs, and the file that it cannot read.
+    expect(everything).toMatch(/chromium.* file:\/\/\/.*open-\d+\.html/);
+    expect(everything).toContain('--type=renderer');
+    expect(everything).toContain('cfs.js web --open');
+    for (const secret of secrets) {
+      expect(secret.length).toBeGreaterThan(30);
+      expect(everything.includes(secret)).toBe(false);
+    }
   },
 );
 
