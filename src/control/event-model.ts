@@ -17,13 +17,16 @@ export type MountEvent =
   | { readonly type: 'uploaded'; readonly path: string; readonly version: number | null; readonly sizeBytes: number }
   | { readonly type: 'folder-created'; readonly path: string }
   | { readonly type: 'renamed'; readonly from: string; readonly to: string }
-  | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
+  /** `url`: its address on the service, also in the trash. Events of earlier versions have none. */
+  | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever'; readonly url?: string }
   /** Made elsewhere and shown here now. `count` > 1: so many entries of the folder `path`. */
   | {
       readonly type: 'received';
       readonly change: 'created' | 'changed' | 'deleted';
       readonly path: string;
       readonly count: number;
+      /** Of a deleted entry. */
+      readonly url?: string;
     }
   | { readonly type: 'renamed-elsewhere'; readonly from: string; readonly to: string }
   | { readonly type: 'conflict'; readonly path: string; readonly copy: string }

@@ -220,8 +220,10 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
 function receivedEvent(store: StoreReader, change: ReceivedChange): MountEvent {
   if (change.type === 'renamed-elsewhere')
     return { type: change.type, from: pathIn(store, change.from), to: pathIn(store, change.to) };
-  const { type, change: kind, at, count } = change;
-  return { type, change: kind, path: typeof at === 'number' ? pathOf(store, at) : pathIn(store, at), count };
+  const { type, change: kind, count } = change;
+  if (typeof change.at === 'number') return { type, change: kind, path: pathOf(store, change.at), count };
+  const { at, url } = change as Extract<ReceivedChange, { readonly count: 1 }>;
+  return { type, change: kind, path: pathIn(store, at), count, ...(url !== undefined && { url }) };
 }
 
 /** Local names by the options; files that were local only before are pushed from now on. */

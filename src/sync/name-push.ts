@@ -108,7 +108,7 @@ export class NamePush {
         : changes.deleteForever(resource, node.kind, signal),
     );
     this.#outcome.deleted(id, resource, below);
-    onEvent({ type: 'deleted', path, to: deletion });
+    onEvent({ type: 'deleted', path, to: deletion, url: resource });
     return 'done';
   }
 

@@ -1,4 +1,4 @@
-import type { Inode } from '../base/vocabulary.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import { ifSound, isContentDirty, soundNode } from '../store/node-table.ts';
 import type { NodeRecord, ParkReason, StoreReader } from '../store/tables.ts';
 
@@ -7,7 +7,7 @@ export type SyncEvent =
   | { readonly type: 'uploaded'; readonly path: string; readonly version: number | null; readonly sizeBytes: number }
   | { readonly type: 'folder-created'; readonly path: string }
   | { readonly type: 'renamed'; readonly from: string; readonly to: string }
-  | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever' }
+  | { readonly type: 'deleted'; readonly path: string; readonly to: 'trash' | 'forever'; readonly url: ResourceUrl }
   | { readonly type: 'conflict'; readonly path: string; readonly copy: string }
   | { readonly type: 'parked'; readonly path: string; readonly reason: ParkReason }
   /** Removals that wait for a person's decision; `nodes` as in `HeldRemoval`. */

@@ -1,12 +1,24 @@
-import type { Inode } from '../base/vocabulary.ts';
+import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
 import type { NodeChange } from './listing-merge.ts';
 
 /** A change that was made elsewhere and is shown here now: what a person reads about it. */
 export type ReceivedChange =
-  | { readonly type: 'received'; readonly change: ReceivedKind; readonly at: Place; readonly count: 1 }
+  | {
+      readonly type: 'received';
+      readonly change: ReceivedKind;
+      readonly at: Place;
+      readonly count: 1;
+      /** Of a deleted entry. */
+      readonly url?: ResourceUrl;
+    }
   /** So many entries of one folder. */
   | { readonly type: 'received'; readonly change: ReceivedKind; readonly at: Inode; readonly count: number }
   | { readonly type: 'renamed-elsewhere'; readonly from: Place; readonly to: Place };
+
+interface Entry {
+  readonly at: Place;
+  readonly url?: ResourceUrl;
+}
 
 export type ReceivedKind = 'created' | 'changed' | 'deleted';
 
@@ -21,7 +33,7 @@ const SINGLE_MAX = 10;
 /** The differences that a listing shows, as events. A removed folder stands for its contents. */
 export function receivedChanges(changes: readonly NodeChange[]): readonly ReceivedChange[] {
   const received: ReceivedChange[] = [];
-  const groups = new Map<string, { readonly change: ReceivedKind; readonly places: Place[] }>();
+  const groups = new Map<string, { readonly change: ReceivedKind; readonly entries: Entry[] }>();
   const removed = new Set(changes.filter(({ after }) => after.local === null).map(({ after }) => after.ino));
   for (const { before, after } of changes) {
     const was = before?.local ?? null;
@@ -33,14 +45,15 @@ export function receivedChanges(changes: readonly NodeChange[]): readonly Receiv
     const place = is ?? was;
     if (change === null || place === null) continue;
     const key = `${change} ${place.parent}`;
-    const group = groups.get(key) ?? { change, places: [] };
+    const group = groups.get(key) ?? { change, entries: [] };
     groups.set(key, group);
-    group.places.push(placeOf(place));
+    const url = is === null ? before?.remote?.resource : undefined;
+    group.entries.push({ at: placeOf(place), ...(url !== undefined && { url }) });
   }
-  for (const { change, places } of groups.values()) {
-    if (places.length > SINGLE_MAX)
-      received.push({ type: 'received', change, at: (places[0] as Place).parent, count: places.length });
-    else for (const at of places) received.push({ type: 'received', change, at, count: 1 });
+  for (const { change, entries } of groups.values()) {
+    if (entries.length > SINGLE_MAX)
+      received.push({ type: 'received', change, at: (entries[0] as Entry).at.parent, count: entries.length });
+    else for (const entry of entries) received.push({ type: 'received', change, ...entry, count: 1 });
   }
   return received;
 }

@@ -300,6 +300,47 @@ test('cfs restore --at makes each file of a folder what it was at a time, and le
   expect((await versionsOf('tree/changed.txt')).map(({ sizeBytes }) => sizeBytes)).toEqual([4, 3, 4]);
 });
 
+/** [S-history-5] */
+test('cfs restore --at brings back what was deleted in the folder since, here and elsewhere, and nothing else', async () => {
+  await mount.run('mkdir -p lost/kept lost/whole/deep lost/elsewhere outside && printf then > lost/kept/file.txt');
+  await mount.run('printf deep > lost/whole/deep/a && printf there > lost/elsewhere/b && printf out > outside/c');
+  await mount.run('printf taken > lost/taken.txt && printf early > lost/early.txt');
+  await mount.sync();
+  await mount.run('rm lost/early.txt');
+  await mount.sync();
+  const then = Math.ceil(Date.now() / 1000);
+  await vi.waitUntil(() => Date.now() / 1000 > then + 1.1, { timeout: 10_000, interval: 20 });
+
+  const other = await mount.freshStore();
+  await other.run('rm lost/elsewhere/b');
+  await other.sync();
+  await mount.cfs(['refresh', at('lost/elsewhere')]);
+  await mount.run(
+    'printf now > lost/kept/file.txt && mv lost/kept lost/renamed && mv lost/renamed/file.txt lost/other',
+  );
+  await mount.sync();
+  await mount.run('printf since > lost/made.txt');
+  await mount.sync();
+  await mount.run('rm -r lost/made.txt lost/whole lost/other lost/taken.txt outside/c');
+  await mount.sync();
+  await mount.run('mkdir lost/taken.txt lost/kept && rmdir lost/renamed');
+
+  const restored = await cfs(
+    'restore',
+    at('lost'),
+    '--at',
+    new Date(then * 1000).toISOString().slice(0, 19).concat('Z'),
+  );
+
+  expect(restored.stdout).toContain('back from the trash: lost/elsewhere/b, lost/kept/file.txt, lost/whole\n');
+  expect(restored.stderr).toContain('left in the trash, because the name is taken or the folder is gone');
+  expect(restored.stderr).toContain(': lost/taken.txt\n');
+  const shown = await mount.run('cat lost/elsewhere/b lost/kept/* lost/whole/deep/a; ls lost lost/kept outside');
+  expect(shown.stdout).toBe(
+    'therethendeeplost:\nelsewhere\nkept\ntaken.txt\nwhole\n\nlost/kept:\nfile.txt\n\noutside:\n',
+  );
+});
+
 /** [S-share-2] */
 test('cfs share list shows each file that has a public link by its path in the mount, until the link is off', async () => {
   await mount.run('mkdir links');

@@ -52,7 +52,7 @@ test('the log names what was pushed here and what was made, changed, renamed and
     { type: 'received', change: 'changed', path: 'docs/a.txt', count: 1 },
     { type: 'renamed-elsewhere', from: 'docs/b.txt', to: 'docs/c.txt' },
     { type: 'received', change: 'created', path: 'docs/d.txt', count: 1 },
-    { type: 'received', change: 'deleted', path: 'docs/d.txt', count: 1 },
+    { type: 'received', change: 'deleted', path: 'docs/d.txt', count: 1, url: expect.stringMatching(/\/file\/:sc:/) },
   ])
     expect(lines).toContainEqual(event);
   expect(lines).toContainEqual(expect.objectContaining({ type: 'uploaded', path: 'docs/b.txt', sizeBytes: 3 }));

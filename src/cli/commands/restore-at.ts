@@ -3,12 +3,14 @@ import { join, relative } from 'node:path';
 import { UsageError } from '../../base/errors.ts';
 import type { ResourceUrl } from '../../base/vocabulary.ts';
 import { callControl } from '../../control/client.ts';
+import type { EventRecord, WatchMessage } from '../../control/event-model.ts';
 import type { NamedVersion } from '../../fs/file-history.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { failureOf } from '../../mount/failure.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps, withService } from '../service-access.ts';
+import { type BroughtBack, bringBack, deletedSince } from './deleted-since.ts';
 import { findInMount, type InMount } from './file-in-mount.ts';
 import { restoreFile } from './restore.ts';
 import { namedVersions } from './version-choice.ts';
@@ -40,13 +42,15 @@ type Decision =
 
 /**
  * `cfs restore PATH --at TIME`: each file in PATH becomes what it was at TIME, as its next version. What was made since stays, and
- * so does what the service keeps no such version of. Deleted files are in the trash and are not touched.
+ * so does what the service keeps no such version of. What was in the folder PATH and was deleted since comes back from the trash first, as far
+ * as the event history of the mount has it.
  */
 export async function restoreAtCommand(
   deps: ServiceDeps & CommandOutput,
   flags: { readonly path: string; readonly atMs: number },
 ): Promise<number> {
   const root = await findInMount(deps, flags.path);
+  const { back, left } = await undelete(deps, root, flags.atMs);
   const files = await filesBelow(root);
   const decisions = await decide(deps, root, files, flags.atMs);
   const of = (type: Decision['type']): string[] => files.filter((file) => decisions.get(file)?.type === type);
@@ -69,6 +73,11 @@ export async function restoreAtCommand(
   deps.print(
     `restored ${count(restored.length)} to ${time}Z, each as its next version; ${of('same').length} unchanged since\n`,
   );
+  if (back.length > 0) deps.print(`back from the trash: ${listed(back)}\n`);
+  if (left.length > 0)
+    deps.warn(
+      `left in the trash, because the name is taken or the folder is gone (cfs trash restore ITEM --to PATH): ${listed(left)}\n`,
+    );
   const without = of('none');
   if (without.length > 0) deps.warn(`${count(without.length)} without a version of that time, left as they are:\n`);
   for (const file of without.slice(0, NAMED_MAX)) deps.warn(`  ${shown(file)}\n`);
@@ -76,6 +85,29 @@ export async function restoreAtCommand(
   for (const { file, error } of failed) deps.warn(`not restored: ${shown(file)}: ${failureOf(error).sentence}\n`);
   const [first] = failed;
   return first === undefined ? exitCode('ok') : failureOf(first.error).exitCode;
+}
+
+async function undelete(
+  deps: ServiceDeps & CommandOutput,
+  { mount, located }: InMount,
+  atMs: number,
+): Promise<BroughtBack> {
+  const nothing = { back: [], left: [] };
+  if (located.kind !== 'folder') return nothing;
+  const { path } = located;
+  // Also pushes deletions: until then the trash does not have the files.
+  const within = path === '' ? null : path;
+  await deps.wait.for(mount.status.account.origin, (signal) =>
+    callControl(mount.socketPath, 'sync', { path: within, wait: true }, { signal }),
+  );
+  const events: EventRecord[] = [];
+  const onProgress = (message: WatchMessage): void => {
+    if (message.type === 'event') events.push(message);
+  };
+  await callControl(mount.socketPath, 'watch', { since: null, follow: false, status: false }, { onProgress });
+  const deleted = deletedSince(events, path, atMs);
+  if (deleted.length === 0) return nothing;
+  return await withService(deps, mount.name, (service) => bringBack(deps, { service, mount }, deleted, atMs));
 }
 
 async function decide(
@@ -126,6 +158,12 @@ async function filesBelow({ place, located, mount }: InMount): Promise<readonly 
     }
   }
   return files.sort();
+}
+
+/** Some of the paths, in their order. */
+function listed(paths: readonly string[]): string {
+  const shown = [...paths].sort().slice(0, NAMED_MAX).map(visible).join(', ');
+  return paths.length > NAMED_MAX ? `${shown} and ${paths.length - NAMED_MAX} more` : shown;
 }
 
 function count(files: number): string {
