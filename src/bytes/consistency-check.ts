@@ -20,7 +20,7 @@ export function* checkStore(store: StoreReader): Generator<string> {
 
 /**
  * Compares every block that has a checksum with its checksum. A damaged block of a version is dropped and fetched again at the next read. One of a
- * frozen draft exists nowhere else.
+ * frozen draft is in no version that this machine knows.
  */
 export function* checkBytes(store: StoreReader, contents: Pick<Contents, 'pieces'>): Generator<string> {
   for (const [[id, row], bytes] of store.all('blocks')) {
@@ -33,7 +33,7 @@ export function* checkBytes(store: StoreReader, contents: Pick<Contents, 'pieces
           yield `block ${block} of content ${id} is damaged`;
       } catch (error) {
         if (!(error instanceof FsError)) throw error;
-        yield `block ${block} of content ${id} is damaged, and exists nowhere else`;
+        yield `block ${block} of content ${id} is damaged, and in no version`;
       }
     }
   }

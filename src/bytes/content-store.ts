@@ -41,6 +41,8 @@ export interface ContentStoreDeps {
   /** Whether the user pinned a content, so that it is never evicted; default: none. */
   readonly isKept?: (content: ContentId) => boolean;
   readonly onEviction?: (burst: EvictionBurst) => void;
+  /** Bytes of a frozen draft were found damaged, once for each draft. */
+  readonly onDamagedDraft?: (content: ContentId) => void;
   /** Boot id of the machine; tests change it. */
   readonly bootId?: string | null;
 }
@@ -85,7 +87,8 @@ export class ContentStore implements Contents {
     this.#log = log;
     this.#options = deps.options;
     this.#validity = new LayerValidity({ store, log, bootId: deps.bootId });
-    this.#small = new SmallBytes({ store, log });
+    const onDamagedDraft = deps.onDamagedDraft ?? (() => {});
+    this.#small = new SmallBytes({ store, log, onDamagedDraft });
     const holes = deps.holes === undefined ? addonHoles(log) : deps.holes;
     this.#files = new ContentFiles({
       ...{ directory, disk: deps.disk ?? systemDisk, holes },
@@ -94,7 +97,7 @@ export class ContentStore implements Contents {
     const files = this.#files;
     const usage = this.#usage;
     this.#blocks = new VersionBlocks({ store, files, usage, clock, log });
-    this.#checksums = new DraftChecksums({ store, files, blocks: this.#blocks, log });
+    this.#checksums = new DraftChecksums({ store, files, blocks: this.#blocks, log, onDamagedDraft });
     this.#layers = new ContentLayers({
       files,
       log,
@@ -112,16 +115,9 @@ export class ContentStore implements Contents {
     });
     const { cacheBytes, reserveBytes = 0 } = deps.options;
     this.#eviction = new CacheEviction({
-      store,
-      files,
-      usage,
+      ...{ store, files, usage, clock, log, directory, cacheBytes, reserveBytes },
       blocks: this.#blocks,
-      clock,
-      log,
-      directory,
       indexBytes: () => indexBytes(directory),
-      cacheBytes,
-      reserveBytes,
       isKept: deps.isKept ?? (() => false),
       onBurst: deps.onEviction,
     });

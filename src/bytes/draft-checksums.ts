@@ -7,6 +7,7 @@ import type { ContentRecord, StoreReader, Transaction } from '../store/tables.ts
 import { BlockMap, blockLength } from './block-map.ts';
 import type { ContentFiles } from './content-files.ts';
 import { coversExtent, indexBehind } from './extents.ts';
+import { DAMAGED_DRAFT } from './small-bytes.ts';
 import type { VersionBlocks } from './version-blocks.ts';
 
 const MARKED_PER_TURN = 8;
@@ -15,7 +16,7 @@ const MARKED_PER_TURN = 8;
  * The checksums of frozen drafts whose bytes lie in a file: rows of the block map like those of versions. A checksum covers the
  * own bytes of its block; other bytes of the file there are meaningless.
  *
- * A damaged version is fetched again. These bytes exist nowhere else, so reading damaged ones fails with EIO. A block without a
+ * A damaged version is fetched again. Reading damaged bytes of a draft fails with EIO: unless the draft is pushed, they exist nowhere else. A block without a
  * checksum counts as valid: checksums are made after the file was synced, so that a power cut never looks like damage.
  */
 export class DraftChecksums {
@@ -23,8 +24,16 @@ export class DraftChecksums {
   readonly #files: ContentFiles;
   readonly #blocks: VersionBlocks;
   readonly #log: Logger;
+  readonly #onDamagedDraft: (content: ContentId) => void;
 
-  constructor(deps: { store: StoreReader; files: ContentFiles; blocks: VersionBlocks; log: Logger }) {
+  constructor(deps: {
+    store: StoreReader;
+    files: ContentFiles;
+    blocks: VersionBlocks;
+    log: Logger;
+    onDamagedDraft: (content: ContentId) => void;
+  }) {
+    this.#onDamagedDraft = deps.onDamagedDraft;
     this.#store = deps.store;
     this.#files = deps.files;
     this.#blocks = deps.blocks;
@@ -67,11 +76,13 @@ export class DraftChecksums {
         }
         const path = this.#files.path(id, 'drafts');
         // Logged once per file.
-        if (!map.hasDamage)
-          this.#log.error({ content: id, block, path }, 'a change that only this machine has is damaged');
+        if (!map.hasDamage) {
+          this.#log.error({ content: id, block, path }, DAMAGED_DRAFT);
+          this.#onDamagedDraft(id);
+        }
         map.damaged(block);
       }
-      throw new FsError('EIO', `block ${block} of content ${id} is damaged, and exists nowhere else`);
+      throw new FsError('EIO', `block ${block} of content ${id} is damaged, and in no version`);
     }
   }
 

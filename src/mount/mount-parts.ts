@@ -102,6 +102,8 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     log: log.child({ part: 'contents' }),
     isKept: (content) => pinned.keeps(content),
     onEviction: ({ reason, bytes, contents: files }) => deps.onEvent({ type: 'evicted', reason, bytes, files }),
+    // If the service has it, its version is fetched.
+    onDamagedDraft: (content) => void sync.makeEvictable([content]).catch(() => {}),
     pace: new WritePace({ clock }),
     options: { inlineMaxBytes: options.inlineMaxBytes, cacheBytes, reserveBytes },
   });

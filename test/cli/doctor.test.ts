@@ -88,7 +88,7 @@ test('a damaged block is named, and the exit code says so', async () => {
 
   expect(code).toBe(exitCode('store'));
   expect(text.replace(/\n +/g, ' ')).toContain(
-    `store of ${WHO}: problem: block 1 of content 1 is damaged, and exists nowhere else [store-damaged]`,
+    `store of ${WHO}: problem: block 1 of content 1 is damaged, and in no version [store-damaged]`,
   );
   expect(text).toMatch(/\n1 problem\n$/);
 });

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { type Logger, silentLogger } from '../../src/base/log.ts';
 import { ServiceHealth } from '../../src/base/service-health.ts';
-import type { Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { ContentId, Inode, ResourceUrl } from '../../src/base/vocabulary.ts';
 import { ContentStore } from '../../src/bytes/content-store.ts';
 import type { WritePace } from '../../src/bytes/write-pace.ts';
 import { BlockReader } from '../../src/content/block-reader.ts';
@@ -64,6 +64,8 @@ export class FileSystemSide {
   readonly changes = new NodeChanges();
   readonly pinned: PinnedSet;
   readonly inUse = new FilesInUse();
+  /** Set by the sync of a test. */
+  onDamagedDraft: (content: ContentId) => void = () => {};
   readonly #shutdown = new AbortController();
 
   private constructor(options: SideOptions, directory: string, store: Store) {
@@ -82,6 +84,7 @@ export class FileSystemSide {
       log,
       options: { inlineMaxBytes: 16 * 1024, cacheBytes: CACHE_BYTES, ...options.contents },
       isKept: (content) => this.pinned.keeps(content),
+      onDamagedDraft: (content) => this.onDamagedDraft(content),
       ...(options.disk && { disk: options.disk }),
       ...(options.pace && { pace: options.pace }),
     });

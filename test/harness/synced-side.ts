@@ -97,6 +97,7 @@ export class SyncedSide {
         host: 'host',
       },
     });
+    tower.onDamagedDraft = (content) => void sync.makeEvictable([content]);
     const openPush = new OpenPush({
       files: fileSystem.files,
       store,

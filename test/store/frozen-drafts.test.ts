@@ -155,9 +155,9 @@ test.each([1, 2, 3, 4, 5, 6])('a flipped bit of a frozen draft is EIO, and never
     }
     expect(() => second.contents.pieces(draft, ALL)).toThrow(expect.objectContaining({ errno: 'EIO' }));
   }
-  expect(second.errors).toEqual(['a change that only this machine has is damaged']);
+  expect(second.errors).toEqual(['bytes that were written here are damaged']);
   expect([...checkBytes(second.store, second.contents)]).toEqual([
-    `block ${bad} of content ${draft} is damaged, and exists nowhere else`,
+    `block ${bad} of content ${draft} is damaged, and in no version`,
   ]);
   expect([...checkStore(second.store)].filter((finding) => finding.includes('block'))).toEqual([]);
   // What is written over it later does not hide it.
