@@ -277,11 +277,16 @@ export class SavesAndSteps {
       said = await this.#act(step);
     } catch (error) {
       if (error instanceof UsageError) said = error.message;
-      else if (error instanceof FsError && USUAL.has(error.errno)) said = error.errno;
+      else if (error instanceof FsError && this.#isUsual(error)) said = error.errno;
       else throw error;
     }
     if (said !== null) this.#trace.push(`${JSON.stringify(step)} ${said}`);
     this.#checkService();
+  }
+
+  /** Where a request was lost a moment ago, what is not known here is refused without being asked for. */
+  #isUsual({ errno }: FsError): boolean {
+    return USUAL.has(errno) || (errno === 'ETIMEDOUT' && this.#world.tower.health.pausing !== null);
   }
 
   /** Everything is answered; then both sides are alike, and nothing is missing that nobody threw away. */
