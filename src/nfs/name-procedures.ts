@@ -128,14 +128,16 @@ export class NameProcedures {
       await opens.drop(closed);
       return writeWcc(out, null, await nodes.attributesIfKnown(folder, caller));
     }
-    await this.#removeName(out, folder, name, caller, (ctx) => ops.unlink(folder, name, ctx), 'unlink');
+    const act = (found: string, ctx: OpContext) => ops.unlink(folder, found, ctx);
+    await this.#removeName(out, folder, name, caller, act, 'unlink');
   }
 
   async rmdir(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
     const { nodes, ops } = this.#parts;
     const folder = nodes.readHandle(args);
     const name = nodes.readChildName(args);
-    await this.#removeName(out, folder, name, caller, (ctx) => ops.rmdir(folder, name, ctx), 'rmdir');
+    const act = (found: string, ctx: OpContext) => ops.rmdir(folder, found, ctx);
+    await this.#removeName(out, folder, name, caller, act, 'rmdir');
   }
 
   async rename(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
@@ -143,14 +145,19 @@ export class NameProcedures {
     const from = { ino: nodes.readHandle(args), name: nodes.readChildName(args) };
     const to = { ino: nodes.readHandle(args), name: nodes.readChildName(args) };
     const [fromFolder, toFolder] = [await nodes.folder(from.ino, caller), await nodes.folder(to.ino, caller)];
-    await nodes.withChild(from.ino, from.name, caller, (moved) =>
-      nodes.withChild(to.ino, to.name, caller, async (target) => {
+    await nodes.withChild(from.ino, from.name, caller, (moved, name) =>
+      nodes.withChild(to.ino, to.name, caller, async (target, newName) => {
         if (moved === null) throw new NfsError(STATUS.noent);
         expectMayRemove(fromFolder, moved, caller);
         if (target === null) expectMayAdd(toFolder, caller);
         else expectMayRemove(toFolder, target, caller);
         if (moved.kind === 'folder' && from.ino !== to.ino) expectGranted(moved, caller, MAY_WRITE); // its `..` changes
-        const before = target?.ino === moved.ino ? NOTHING_BEFORE : await this.#rename(from, to, moved, target, caller);
+        const places = [
+          { ino: from.ino, name },
+          { ino: to.ino, name: newName },
+        ] as const;
+        const before =
+          target?.ino === moved.ino ? NOTHING_BEFORE : await this.#rename(...places, moved, target, caller);
         writeWcc(out, before.from, await nodes.attributesIfKnown(from.ino, caller));
         writeWcc(out, before.to, await nodes.attributesIfKnown(to.ino, caller));
       }),
@@ -240,17 +247,19 @@ export class NameProcedures {
     folder: Inode,
     name: string,
     caller: RpcCaller,
-    act: (ctx: OpContext) => Answer<void>,
+    act: (found: string, ctx: OpContext) => Answer<void>,
     op: 'unlink' | 'rmdir',
   ): Promise<void> {
-    const { nodes, calls, opens } = this.#parts;
+    const { nodes, calls, opens, doubles } = this.#parts;
     const attributes = await nodes.folder(folder, caller);
-    await nodes.withChild(folder, name, caller, async (entry) => {
+    await nodes.withChild(folder, name, caller, async (entry, found) => {
       if (entry === null) throw new NfsError(STATUS.noent);
       expectMayRemove(attributes, entry, caller);
       if (op === 'unlink' && entry.kind === 'folder') throw new NfsError(STATUS.isdir);
-      const { before } = await nodes.change(folder, caller, () => calls.run(op, folder, caller, act));
+      const run = () => calls.run(op, folder, caller, (ctx) => act(found, ctx));
+      const { before } = await nodes.change(folder, caller, run);
       await opens.drop(entry.ino);
+      await doubles?.removed(folder, found, caller);
       writeWcc(out, before, await nodes.attributesIfKnown(folder, caller));
     });
   }
@@ -262,11 +271,12 @@ export class NameProcedures {
     target: Attributes | null,
     caller: RpcCaller,
   ): Promise<{ readonly from: Attributes | null; readonly to: Attributes | null }> {
-    const { nodes, removed, calls, ops, opens } = this.#parts;
+    const { nodes, removed, calls, ops, opens, doubles } = this.#parts;
     const isRemoval = removed.isName(to.name) && from.ino === to.ino && target === null && moved.kind !== 'folder';
     if (isRemoval) {
       const file = { name: from.name, ino: moved.ino, isFile: moved.kind === 'file' };
       await removed.remove(from.ino, file, to.name, caller);
+      await doubles?.removed(from.ino, from.name, caller);
       return NOTHING_BEFORE;
     }
     const act = () =>
@@ -274,6 +284,7 @@ export class NameProcedures {
     // Only one of the two folders can have its attributes taken without a gap: the one where the file appears.
     const { before } = await nodes.change(to.ino, caller, act);
     if (target !== null) await opens.drop(target.ino);
+    await doubles?.renamed(from, to, caller);
     return { from: from.ino === to.ino ? before : null, to: before };
   }
 

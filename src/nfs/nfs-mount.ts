@@ -1,7 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { Inode } from '../base/vocabulary.ts';
 import type { FileSystemOps, Invalidator, MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import { MOUNT_REFUSAL } from '../kernel/mount-refusal.ts';
 import { mountOn, placeOf, readMountTable } from '../kernel/mount-table.ts';
@@ -77,11 +76,7 @@ class Mount implements MountedFileSystem {
     this.device = device;
     this.#server = server;
     this.#clock = clock;
-    this.invalidator = {
-      inode: (ino: Inode) => void server.opens.dropReader(ino),
-      entry: () => undefined,
-      deleted: () => undefined,
-    };
+    this.invalidator = server.invalidator;
     this.ended = new Promise((resolve) => {
       this.#resolveEnded = resolve;
     });

@@ -1,5 +1,6 @@
 import type { FileSystemOps } from '../kernel/binding.ts';
 import type { OpCalls } from '../kernel/op-calls.ts';
+import type { AppleDoubles } from './apple-doubles.ts';
 import type { HeldOpens } from './held-opens.ts';
 import type { Nodes } from './nodes.ts';
 import type { RemovedWhileOpen } from './removed-while-open.ts';
@@ -11,5 +12,7 @@ export interface NfsParts {
   readonly nodes: Nodes;
   readonly opens: HeldOpens;
   readonly removed: RemovedWhileOpen;
+  /** Null for a client that keeps no such files. */
+  readonly doubles: AppleDoubles | null;
   readonly isReadOnly: boolean;
 }

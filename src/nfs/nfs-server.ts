@@ -1,8 +1,10 @@
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
-import type { FileSystemOps, MountOptions } from '../kernel/binding.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import type { FileSystemOps, Invalidator, MountOptions } from '../kernel/binding.ts';
 import { OpBoundary } from '../kernel/op-boundary.ts';
 import { OpCalls } from '../kernel/op-calls.ts';
+import { AppleDoubles } from './apple-doubles.ts';
 import { FileHandles } from './file-handles.ts';
 import { HeldOpens } from './held-opens.ts';
 import { MountProgram } from './mount-program.ts';
@@ -20,17 +22,27 @@ export interface NfsServerDeps {
   readonly clock: Clock;
   readonly deadlineMs?: number;
   readonly bytesCameMs?: () => number;
+  /** The client's system: names and `._*` files are treated as that system expects it. */
+  readonly platform?: NodeJS.Platform;
 }
 
 /** A file system, served over NFS version 3 on a port of 127.0.0.1 to one client. */
 export class NfsServer {
   readonly exported: Export;
   readonly opens: HeldOpens;
+  /** Nothing can be sent to an NFS client: its attributes expire. */
+  readonly invalidator: Invalidator = {
+    inode: (ino) => void this.opens.dropReader(ino),
+    entry: () => undefined,
+    // Not within the notification: the tree is in the middle of applying a listing.
+    deleted: (folder, _child, name) => void setImmediate(() => this.#removedElsewhere(folder, name)),
+  };
   readonly #rpc: RpcServer;
   readonly #nfs: NfsProgram;
   readonly #mount: MountProgram;
   readonly #handles: FileHandles;
   readonly #removed: RemovedWhileOpen;
+  readonly #doubles: AppleDoubles | null;
   readonly #boundary: OpBoundary;
   readonly #ops: FileSystemOps;
   readonly #log: Logger;
@@ -46,9 +58,11 @@ export class NfsServer {
     const calls = new OpCalls({ ops, boundary });
     const removed = new RemovedWhileOpen({ ops, calls });
     const handles = new FileHandles();
-    const nodes = new Nodes({ ops, calls, handles, removed });
+    const isApple = (deps.platform ?? process.platform) === 'darwin';
+    const nodes = new Nodes({ ops, calls, handles, removed, isApple });
     const opens = new HeldOpens({ ops, calls, clock });
-    const parts = { ops, calls, nodes, opens, removed, isReadOnly: options.readOnly };
+    const doubles = isApple ? new AppleDoubles({ ops, calls, nodes, opens }) : null;
+    const parts = { ops, calls, nodes, opens, removed, doubles, isReadOnly: options.readOnly };
     const owner = process.geteuid?.() ?? 0;
     const isServed = (uid: number): boolean => options.allowOther || uid === owner || uid === 0;
     const nfs = new NfsProgram(parts, { clock, isServed });
@@ -58,7 +72,7 @@ export class NfsServer {
   }
 
   private constructor(
-    { ops, opens, removed }: NfsParts,
+    { ops, opens, removed, doubles }: NfsParts,
     own: {
       readonly rpc: RpcServer;
       readonly nfs: NfsProgram;
@@ -71,6 +85,7 @@ export class NfsServer {
     this.#ops = ops;
     this.opens = opens;
     this.#removed = removed;
+    this.#doubles = doubles;
     this.#rpc = own.rpc;
     this.#nfs = own.nfs;
     this.#mount = own.mount;
@@ -107,5 +122,9 @@ export class NfsServer {
     } catch (error) {
       this.#log.error({ err: error }, 'closing the file system failed');
     }
+  }
+
+  #removedElsewhere(folder: Inode, name: string): void {
+    if (!this.#isClosed) void this.#doubles?.removedElsewhere(folder, name);
   }
 }

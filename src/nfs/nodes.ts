@@ -2,6 +2,7 @@ import { FsError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { Answer, Attributes, FileSystemOps } from '../kernel/binding.ts';
 import type { OpCalls } from '../kernel/op-calls.ts';
+import { formsOf } from './composed-names.ts';
 import type { FileHandles } from './file-handles.ts';
 import { HANDLE_BYTES_MAX, NAME_BYTES_MAX } from './protocol.ts';
 import type { RemovedWhileOpen } from './removed-while-open.ts';
@@ -19,17 +20,21 @@ export class Nodes {
   readonly #calls: OpCalls;
   readonly #handles: FileHandles;
   readonly #removed: RemovedWhileOpen;
+  readonly #formsOf: (name: string) => readonly string[];
 
+  /** @param deps.isApple composed and decomposed names are one name */
   constructor(deps: {
     readonly ops: FileSystemOps;
     readonly calls: OpCalls;
     readonly handles: FileHandles;
     readonly removed: RemovedWhileOpen;
+    readonly isApple: boolean;
   }) {
     this.#ops = deps.ops;
     this.#calls = deps.calls;
     this.#handles = deps.handles;
     this.#removed = deps.removed;
+    this.#formsOf = deps.isApple ? formsOf : (name) => [name];
   }
 
   /** nfs_fh3. @throws NfsError badhandle */
@@ -82,22 +87,28 @@ export class Nodes {
     return this.#ops.placeOf?.(folder)?.parent ?? ROOT_INODE;
   }
 
-  /** Runs `act` with the attributes of a child, null if there is none, and keeps the child's lookup meanwhile. */
+  /**
+   * Runs `act` with the attributes of a child and the name that it has here, and keeps the child's lookup meanwhile. Without a child `act` gets
+   * null, and the name as the client sent it.
+   */
   async withChild<T>(
     parent: Inode,
     name: string,
     caller: RpcCaller,
-    act: (child: Attributes | null) => Promise<T>,
+    act: (child: Attributes | null, name: string) => Promise<T>,
   ): Promise<T> {
     const removed = this.#removed.inodeOf(parent, name);
-    if (removed !== null) return act(await this.attributes(removed, caller));
-    const entry = await this.#calls.run('lookup', parent, caller, (ctx) => this.#ops.lookup(parent, name, ctx));
-    if (entry.attributes === null) return act(null);
-    try {
-      return await act(entry.attributes);
-    } finally {
-      this.#ops.forget(entry.attributes.ino, 1);
+    if (removed !== null) return act(await this.attributes(removed, caller), name);
+    for (const form of this.#formsOf(name)) {
+      const entry = await this.#calls.run('lookup', parent, caller, (ctx) => this.#ops.lookup(parent, form, ctx));
+      if (entry.attributes === null) continue;
+      try {
+        return await act(entry.attributes, form);
+      } finally {
+        this.#ops.forget(entry.attributes.ino, 1);
+      }
     }
+    return act(null, name);
   }
 
   /**
