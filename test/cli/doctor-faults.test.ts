@@ -91,6 +91,7 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
     rmSync(ground.machine.devicePath);
     mkdirSync(ground.machine.devicePath); // cannot be opened for writing, by root neither
   },
+  'fuse-request-timeout': () => setRequestTimeouts('20', '0'),
   'fusermount-missing': () => {
     rmSync(ground.home.path('bin/fusermount3'));
     asUserWithoutStore();
@@ -320,6 +321,20 @@ test('a check that takes longer than two seconds is named while it lasts', async
   expect(named[0]).toMatch(/^waiting for the mount at \S+ to answer\n$/);
 });
 
+test('the request timeout that ends a mount is the shorter of the two settings that are not 0', async () => {
+  for (const [byDefault, most, expected] of [
+    ['0', '60', 'fs.fuse.max_request_timeout is 60'],
+    ['30', '60', 'fs.fuse.default_request_timeout is 30'],
+    ['90', '60', 'fs.fuse.max_request_timeout is 60'],
+  ] as const) {
+    setRequestTimeouts(byDefault, most);
+    expect((await ground.doctor()).text.replace(/\s+/g, ' ')).toContain(expected);
+  }
+
+  setRequestTimeouts('0', '0');
+  expect(namesOf(await ground.doctor())).toEqual([]);
+});
+
 test('a small disk that is two thirds free is not full', async () => {
   ground.change({ disk: () => ({ freeBytes: 16 * 1024 ** 2, totalBytes: 24 * 1024 ** 2 }) });
   expect(namesOf(await ground.doctor())).toEqual([]);
@@ -420,6 +435,14 @@ function asUserWithoutStore(): void {
 function configure(text: string): void {
   mkdirSync(`${ground.home.env.XDG_CONFIG_HOME}/cfs`, { recursive: true });
   writeFileSync(`${ground.home.env.XDG_CONFIG_HOME}/cfs/config.toml`, text);
+}
+
+/** The settings of the kernel as sysctl(8) writes them, in seconds. */
+function setRequestTimeouts(byDefault: string, most: string): void {
+  const directory = ground.machine.fuseSettingsPath;
+  mkdirSync(directory, { recursive: true });
+  writeFileSync(join(directory, 'default_request_timeout'), `${byDefault}\n`);
+  writeFileSync(join(directory, 'max_request_timeout'), `${most}\n`);
 }
 
 /** The only account is one of another service. */

@@ -41,6 +41,7 @@ export class DoctorGround {
       devicePath: file('fuse'),
       fuseConfPath: file('fuse.conf', '# nothing\n#user_allow_other\n'),
       filesystemsPath: file('filesystems', 'nodev\tproc\nnodev\tfuse\n\text4\n'),
+      fuseSettingsPath: this.home.path('fuse-settings'),
       mtabPath: file('mtab'),
       fusermount: () => findFusermount(this.home.path('bin')),
       mountTable: () => '21 1 0:19 / /proc rw - proc proc rw\n',

@@ -85,6 +85,12 @@ export const FINDINGS = {
     cause: '`--allow-other` is set, but this system allows it only for root',
     cure: 'as root: add the line user_allow_other to {}; or drop --allow-other',
   }),
+  'fuse-request-timeout': warning('fuse', 'noFuse', {
+    symptom: '*Transport endpoint is not connected* while a large file is fetched or the disk is slow',
+    cause:
+      'the system limits how long a FUSE mount may take for one request (Linux 6.15 or later), and the kernel aborts the whole mount after that time',
+    cure: 'as root: sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0; then unmount and mount again',
+  }),
   'configuration-unreadable': problem('configuration', 'usage', {
     symptom: '`… cannot be read (EACCES)`, or `EISDIR`, with the path of config.toml',
     cause: 'config.toml exists but cannot be read',

@@ -11,6 +11,7 @@ export function* checkFuse(machine: Machine, options: Pick<Options, 'allowOther'
   yield* checkPrograms(machine);
   yield* checkMountHelper(machine);
   yield* checkDevice(machine);
+  yield* checkRequestTimeout(machine);
   yield* checkFusermount(machine);
   if (options.allowOther && machine.uid !== 0 && !mayAllowOther(machine.fuseConfPath)) {
     const what = `--allow-other is set, and ${machine.fuseConfPath} does not have user_allow_other`;
@@ -54,6 +55,25 @@ function* checkDevice(machine: Machine): Generator<Finding> {
         `the kernel does not support FUSE (its module is not loaded), so there is no ${devicePath}`,
       );
   }
+}
+
+/**
+ * A mount never sets a timeout of its own at INIT, so the kernel uses the default, limited by the maximum; 0 is none (set_request_timeout in
+ * fs/fuse/inode.c). Any limit can abort a mount: reads that make progress and requests that wait for the disk have no deadline here.
+ */
+function* checkRequestTimeout({ fuseSettingsPath }: Machine): Generator<Finding> {
+  const settings = ['default_request_timeout', 'max_request_timeout'] as const;
+  const limits = settings
+    .map((name) => ({ name, seconds: Number(textOf(join(fuseSettingsPath, name))) }))
+    .filter(({ seconds }) => seconds > 0)
+    .sort((a, b) => a.seconds - b.seconds);
+  const [shortest] = limits;
+  if (shortest === undefined) return;
+  const { name, seconds } = shortest;
+  yield finding(
+    'fuse-request-timeout',
+    `fs.fuse.${name} is ${seconds}: a request of more than ${seconds} s ends the mount`,
+  );
 }
 
 /** Root needs no fusermount3. */

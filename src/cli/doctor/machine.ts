@@ -23,6 +23,8 @@ export interface Machine {
   readonly fuseConfPath: string;
   /** The file systems that the kernel knows (proc(5)). */
   readonly filesystemsPath: string;
+  /** The directory of the kernel's settings for FUSE; missing before Linux 6.13. */
+  readonly fuseSettingsPath: string;
   /** The mount table that fusermount3 reads. */
   readonly mtabPath: string;
   /** The fusermount3 that a mount would run; null: none. */
@@ -53,6 +55,7 @@ export function systemMachine(env: Readonly<Record<string, string | undefined>>)
     devicePath: '/dev/fuse',
     fuseConfPath: '/etc/fuse.conf',
     filesystemsPath: '/proc/filesystems',
+    fuseSettingsPath: '/proc/sys/fs/fuse',
     mtabPath: '/etc/mtab',
     fusermount: () => findFusermount(),
     mountTable: () => readFileSync('/proc/self/mountinfo', 'utf8'),
