@@ -27,12 +27,12 @@ export class AssembledMount {
     this.#shutdown = shutdown;
   }
 
-  static async build(service: RemoteService): Promise<AssembledMount> {
+  static async build(service: RemoteService, flags: Readonly<Record<string, string>> = {}): Promise<AssembledMount> {
     const directory = mkdtempSync(join(tmpdir(), 'cfs-assembled-'));
     const shutdown = new AbortController();
     setMaxListeners(0, shutdown.signal);
     const owner = { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 };
-    const { options } = loadOptions({ flags: { settleMs: '1ms' }, env: {}, file: null });
+    const { options } = loadOptions({ flags: { settleMs: '1ms', ...flags }, env: {}, file: null });
     const parts = await assembleMount({
       storeDirectory: directory,
       options: capableOptions(options, service),
