@@ -115,7 +115,7 @@ struct call {
   struct receiver *receiver;
   struct line *line;
   napi_value values[ARGUMENTS_MAX];
-  int64_t numbers[ARGUMENTS_MAX]; /* -1 for a value that is not a number, or too large */
+  int64_t numbers[ARGUMENTS_MAX]; /* the arguments as numbers; -1 for one that is not a number, or too large */
 };
 
 /* Fills the call and takes the lock. @returns false after the receiver was closed, without the lock */

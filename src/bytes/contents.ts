@@ -125,7 +125,7 @@ export interface Contents {
    * base lies under it the cached blocks of the base are taken over, step by step, by `mergeLayers`.
    */
   adopt(tx: Transaction, draft: ContentId, version: VersionUrl, resource: ResourceUrl): void;
-  /** Merges the layers of adopted versions into their own files; runs in the background. */
+  /** Merges the blocks under versions that `adopt` made of drafts into the versions' own files; runs in the background. */
   mergeLayers(signal: AbortSignal): Promise<void>;
 
   /**

@@ -94,7 +94,7 @@ export interface ParkedChange {
 export interface HeldRemoval {
   /** The entry, or the folder of several. */
   readonly path: string;
-  /** The number of files and folders that would be removed; `HELD_NODES_MAX` means more. */
+  /** The number of files and folders that the held-back removal would remove; `HELD_NODES_MAX` means at least so many. */
   readonly nodes: number;
 }
 

@@ -68,7 +68,7 @@ export class NodeIds {
     return this.#oneAgain.size === 0 || !this.#oneAgain.delete(ino);
   }
 
-  /** Whether the name leads to another node id by now. */
+  /** Whether lookups of the node now answer with another id, so that this one is an older one of the kernel's. */
   isFormer(nodeId: number): boolean {
     return this.#replaced.size > 0 && this.currentOf(this.inodeOf(nodeId)) !== nodeId;
   }

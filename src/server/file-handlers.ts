@@ -144,7 +144,7 @@ async function whole({ blobs }: Service, look: () => Promise<Readable>): Promise
   }
 }
 
-/** The data unchanged, or as the image that the Accept header requests. */
+/** Sends the data unchanged, or transcoded to the picture that the Accept header requests. */
 async function sendFile(
   service: Service,
   exchange: Exchange,

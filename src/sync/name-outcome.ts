@@ -12,7 +12,10 @@ import { PostponedError } from './push-failure.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { OnTreeChange } from './remote-naming.ts';
 
-/** Stores the outcome of a push of names, known from its response or by intent recovery, in the same record that ends the intent. */
+/**
+ * Stores the outcome of creating, renaming, moving or deleting on the service, known from the response or by intent recovery, in the
+ * transaction that also removes the intent.
+ */
 export class NameOutcome {
   readonly #deps: NameOutcomeDeps;
 

@@ -89,7 +89,7 @@ export interface PlanView {
   occupants(parent: Inode, remoteName: string): Iterable<Inode>;
   /** Dirty nodes in a folder on the service, and nodes that an open intent may have put there. */
   remoteChildren(folder: Inode): Iterable<Inode>;
-  /** A dirty node that needs the bytes which a deletion of `deleted` removes, or a draft over them; null for none. */
+  /** A dirty node whose draft, or the base of whose draft, is the bytes that a deletion of `deleted` removes; null for none. */
   whoNeeds(deleted: RemoteFacet): Inode | null;
   /** Whether a handle of the node is open. */
   isOpen(ino: Inode): boolean;

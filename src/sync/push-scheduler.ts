@@ -235,7 +235,7 @@ export class PushScheduler {
     return this.#due.postponed;
   }
 
-  /** Cancels the timers: no moment starts a turn any more. */
+  /** Cancels the timers: no further push starts by itself. */
   stop(): void {
     this.#due.stop();
   }
@@ -326,7 +326,7 @@ export class PushScheduler {
     if (decision?.type === 'open') return { ino, why: 'open' };
     if (decision?.type === 'settle') {
       const other = ifSound(() => leavingHolder(ino, this.#view)) ?? null;
-      // A deleted file that is open leaves its name when this node is tried again.
+      // A deleted file that is open gives its name on the service up when this node is tried again.
       return other !== null && this.#isOpenAndDeleted(other) ? null : other;
     }
     return decision?.type === 'wait' ? decision.for : null;

@@ -68,6 +68,6 @@ test('an embedded server whose channel is closed', async () => {
   await stopped;
 
   expect(failure).toBeInstanceOf(UsageError);
-  expect(failure).toMatchObject({ message: 'the embedded server cannot be asked: Channel closed' });
+  expect(failure).toMatchObject({ message: 'a request to the embedded server could not be sent: Channel closed' });
   expect(deadly).toEqual([]);
 });

@@ -100,7 +100,9 @@ async function answerOf<Type extends DemoServerAnswer['type']>(
       // Without a callback a closed channel emits 'error' on the child, which means a failed start.
       child.send(question, (error) => {
         if (error === null) return;
-        reject(new UsageError(`the embedded server cannot be asked: ${error.message}`, exitCode('failure')));
+        reject(
+          new UsageError(`a request to the embedded server could not be sent: ${error.message}`, exitCode('failure')),
+        );
       });
     });
   } finally {

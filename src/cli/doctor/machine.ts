@@ -38,7 +38,7 @@ export interface Machine {
   /** Space of the file system of `path`. @throws NodeJS.ErrnoException */
   disk(path: string): { readonly freeBytes: number; readonly totalBytes: number };
   readonly fstabPath: string;
-  /** The folders in which a helper of mount(8) is found: sh's own, for lack of PATH. */
+  /** Where a helper of mount(8) finds programs: mount(8) passes no PATH on, so it is the default of sh. */
   readonly helperPath: string;
   system(): SystemKind;
   /** @throws Error when the addon cannot be loaded */

@@ -38,7 +38,7 @@ export interface TransportOptions {
 /** Longest silence allowed in each phase of an exchange, in milliseconds. */
 export interface Deadlines {
   readonly connectMs: number;
-  /** From the last byte of the request that could be written to the first of the answer. */
+  /** From the last byte that was sent to the first of the answer. A service may answer before it has read the whole request. */
   readonly answerMs: number;
   /** The time limit after a request body, which the service may have to write to disk first. */
   readonly answerAfterBodyMs: number;
