@@ -90,6 +90,9 @@ class MountingProcess {
   /** Set once: a mount that was unmounted from outside and then stopped would finish twice. */
   #hasFinished = false;
   #isUnmounted = false;
+  /** A client of the control socket asked for the stop: it reports what is left, or is the next mount and pushes it. */
+  #isStopAnswered = false;
+  readonly #notices: DesktopNotices;
   readonly #events: EventStream;
   readonly #signIns: SignInWatch;
   readonly #quota: QuotaWatch;
@@ -103,10 +106,10 @@ class MountingProcess {
     this.#log = log;
     this.#events = new EventStream({ clock: systemClock, log });
     const printer = request.foreground ? new EventPrinter(systemClock) : null;
-    const notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
+    this.#notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
     this.#events.subscribe(({ event }) => {
       printer?.print(event);
-      notices.show(event);
+      if (event.type !== 'unmounted' || !this.#isStopAnswered) this.#notices.show(event);
     });
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
@@ -208,7 +211,10 @@ class MountingProcess {
         publish: (event) => this.#event(event),
         status: () => this.#status(),
         metrics: () => this.#metrics(),
-        stop: (timeoutMs) => this.#stop(timeoutMs),
+        stop: (timeoutMs) => {
+          this.#isStopAnswered = true;
+          return this.#stop(timeoutMs);
+        },
         withProgress: (id, tell, work) => this.#withProgress(id, tell, work),
         limits: this.#transfer,
         clock: systemClock,
@@ -306,6 +312,7 @@ class MountingProcess {
     this.#unmounted(outcome);
     await this.#control.close();
     await this.#service.close();
+    await this.#notices.settled();
     this.#end(exitCode('ok'));
   }
 

@@ -90,3 +90,45 @@ test('without the program, and without a session, nothing is shown and nothing f
   const [only] = await shown(1);
   expect(only).toContain('A file was changed in two places');
 });
+
+/** [S-notice-2] */
+test('the notice of an unmount has the count and the command, and none appears if nothing is left', async () => {
+  const { command, shown } = noting();
+  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+
+  notices.show({ type: 'unmounted', directory: '/home/ann/Cloud', pending: 0, busy: false });
+  notices.show({ type: 'unmounted', directory: '/home/ann/Cloud', pending: 2, busy: false });
+  await notices.settled();
+
+  expect(await shown(1)).toEqual([
+    expect.stringContaining('|Changes are not in the cloud yet|unmounted /home/ann/Cloud; 2 changes are kept'),
+  ]);
+  expect((await shown(1))[0]).toContain('To push now, run: cfs-mount /home/ann/Cloud|');
+});
+
+test('the end of a mount waits for a running notice, and not for one that hangs', async () => {
+  const command = join(directory, 'notify');
+  const begun = join(directory, 'begun');
+  const go = join(directory, 'go');
+  writeFileSync(
+    command,
+    `#!/bin/sh\ntouch ${begun}; until [ -e ${go} ] || [ ! -d ${directory} ]; do sleep 0.01; done\n`,
+  );
+  chmodSync(command, 0o755);
+  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+  await notices.settled();
+
+  notices.show({ type: 'sign-in-needed' });
+  let isSettled = false;
+  const hanging = notices.settled().then(() => {
+    isSettled = true;
+  });
+  await expect.poll(() => existsSync(begun), { timeout: 10_000, interval: 10 }).toBe(true);
+  expect(isSettled).toBe(false);
+  clock.advance(2_000);
+  await hanging;
+
+  const ending = notices.settled();
+  writeFileSync(go, '');
+  await ending;
+});
