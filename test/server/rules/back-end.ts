@@ -34,7 +34,7 @@ export interface Account {
 
 export async function newAccount({ administration }: BackEnd): Promise<Account> {
   const email = `${randomUUID()}@example.com`;
-  const { userId: uid } = await administration.addUser(email, PASSWORD, { scryptCost: 2 ** 10 });
+  const { userId: uid } = await administration.addUser(email, PASSWORD, { scryptCost: 16 });
   return { uid, email, at: (local) => ({ uid, local }) };
 }
 

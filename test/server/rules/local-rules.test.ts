@@ -7,6 +7,7 @@ import { openParts } from '../../../src/server/reference-server.ts';
 import { ManualClock } from '../../tree/tree-fixture.ts';
 import { accountSuite } from './account-suite.ts';
 import type { BackEnd, BackEndOptions } from './back-end.ts';
+import { modelSuite } from './model-suite.ts';
 import { repositorySuite } from './repository-suite.ts';
 
 async function open(options: BackEndOptions): Promise<BackEnd> {
@@ -22,3 +23,4 @@ async function open(options: BackEndOptions): Promise<BackEnd> {
 
 accountSuite('the rules for accounts over LMDB', open);
 repositorySuite('the rules for folders and files over LMDB', open);
+modelSuite('LMDB', open);

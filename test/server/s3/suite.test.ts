@@ -31,4 +31,3 @@ describe('isolation', async () => void (await import('../isolation.test.ts?objec
 describe('odd requests', async () => void (await import('../odd-requests.test.ts?objects' as string)));
 describe('holdings', async () => void (await import('../holdings.test.ts?objects' as string)));
 describe('upload order', async () => void (await import('../upload-order.test.ts?objects' as string)));
-describe('random operations', async () => void (await import('../repository.property.test.ts?objects' as string)));

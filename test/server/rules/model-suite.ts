@@ -1,20 +1,11 @@
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
 import fc from 'fast-check';
-import { afterAll, expect, test } from 'vitest';
-import type { ResourceId } from '../../src/protocol/endpoints.ts';
-import { openAdministration, openParts } from '../../src/server/reference-server.ts';
-import { Refusal } from '../../src/server/refusal.ts';
-import type { NameRules, Repository } from '../../src/server/repository.ts';
-import type { Parts } from '../../src/server/server-parts.ts';
+import { expect, test } from 'vitest';
+import type { ListingQuery, ResourceId } from '../../../src/protocol/endpoints.ts';
+import type { NameRules } from '../../../src/server/repository.ts';
+import type { RepositoryRules } from '../../../src/server/rules.ts';
+import { newAccount, type OpenBackEnd, outcome } from './back-end.ts';
 
-/**
- * The repository against a model: a flat map from id to (kind, name, parent), in which a folder's listing is whatever names it
- * as its parent. After every step both say the same of every folder, and of every refusal its status.
- */
-
-const ALL: { type: null; start: null; max: null; order: null } = { type: null, start: null, max: null, order: null };
+const ALL: ListingQuery = { type: null, start: null, max: null, order: null };
 const BRIEFCASE = '2';
 const TRASH = '9';
 const SYSTEM = new Set(['1', '2', '3', '9']);
@@ -130,83 +121,73 @@ class Model {
   }
 }
 
-const directory = mkdtempSync(join(tmpdir(), 'cfs-model-'));
-const opened: Parts[] = [];
-
-afterAll(async () => {
-  for (const parts of opened) await parts.database.close();
-  rmSync(directory, { recursive: true });
-});
-
 const RULES: readonly NameRules[] = [
   { uniqueNames: false, foldCase: false },
   { uniqueNames: true, foldCase: false },
   { uniqueNames: true, foldCase: true },
 ];
 
-test.each(RULES)('folders behave as a flat map of names and parents: %o', async (rules) => {
-  const dataDirectory = join(directory, `${rules.uniqueNames}-${rules.foldCase}`);
-  const parts = openParts({ dataDirectory, ...rules });
-  opened.push(parts);
-  const beside = await openAdministration({ dataDirectory });
-  const users: string[] = [];
-  for (let count = 0; count < 25; count++) {
-    const { userId } = await beside.administration.addUser(`u${count}@example.com`, 'pw', { scryptCost: 16 });
-    users.push(userId);
-  }
-  await beside.close();
+/**
+ * `RepositoryRules` against a model: a flat map from id to (kind, name, parent). A folder contains every entry that names it as its
+ * parent. After each step, both list the same in every folder and have refused with the same status.
+ */
+export function modelSuite(title: string, open: OpenBackEnd): void {
+  test.each(RULES)(`folders over ${title} behave as a flat map of names and parents: %o`, async (rules) => {
+    const backEnd = await open(rules);
+    try {
+      await fc.assert(
+        fc.asyncProperty(fc.array(step, { minLength: 20, maxLength: 60, size: 'max' }), async (steps) => {
+          const { uid } = await newAccount(backEnd);
+          await replay(backEnd.rules.repository, uid, new Model(rules), steps);
+        }),
+        { numRuns: 20, endOnFailure: true },
+      );
+    } finally {
+      await backEnd.close();
+    }
+  });
+}
 
-  fc.assert(
-    fc.property(fc.array(step, { minLength: 5, maxLength: 25 }), (steps) => {
-      // An account of its own for each run; when shrinking has used them up, the last ones are used again and again empty.
-      const uid = users.shift();
-      fc.pre(uid !== undefined);
-      replay(parts.repository, uid as string, new Model(rules), steps);
-    }),
-    { numRuns: 20, endOnFailure: true },
-  );
-});
-
-function replay(repository: Repository, uid: string, model: Model, steps: readonly Step[]): void {
+async function replay(repository: RepositoryRules, uid: string, model: Model, steps: readonly Step[]): Promise<void> {
   const ever = [BRIEFCASE, TRASH, '1'];
   const at = (index: number): string => ever[index % ever.length] as string;
   const id = (local: string): ResourceId => ({ uid, local });
-  for (const [number, step] of steps.entries()) {
-    const expected = refusalOf(model, step, at);
-    const told = statusOf(() => {
-      switch (step.do) {
-        case 'folder':
-        case 'file': {
-          const parent = at(step.parent);
-          const row =
-            step.do === 'folder'
-              ? repository.createFolder(uid, id(parent), step.name)
-              : repository.createFile(uid, id(parent), step.name, 'text/plain');
-          model.add({ local: row.local, kind: step.do, seq: row.seq, name: step.name, parent });
-          ever.push(row.local);
-          return;
-        }
-        case 'move': {
-          const local = at(step.what);
-          const parent = step.parent === null ? null : at(step.parent);
-          const change = { name: step.name ?? undefined, parent: parent === null ? undefined : id(parent) };
-          if (model.kind(local) === 'file') repository.updateFile(uid, id(local), change);
-          else repository.updateFolder(uid, id(local), change);
-          return model.move(local, parent, step.name);
-        }
-        case 'delete': {
-          const local = at(step.what);
-          if (model.kind(local) === 'file') repository.deleteFile(uid, id(local));
-          else repository.deleteFolder(uid, id(local));
-          return model.delete(local);
-        }
-        default:
-          step satisfies never;
+  const run = async (step: Step): Promise<void> => {
+    switch (step.do) {
+      case 'folder':
+      case 'file': {
+        const parent = at(step.parent);
+        const { local } =
+          step.do === 'folder'
+            ? await repository.createFolder(uid, id(parent), step.name)
+            : await repository.createFile(uid, id(parent), step.name, 'text/plain');
+        model.add({ local, kind: step.do, seq: ever.length + 100, name: step.name, parent });
+        ever.push(local);
+        return;
       }
-    });
-    expect(told, `step ${number}: ${JSON.stringify(step)}`).toBe(expected);
+      case 'move': {
+        const local = at(step.what);
+        const parent = step.parent === null ? null : at(step.parent);
+        const change = { name: step.name ?? undefined, parent: parent === null ? undefined : id(parent) };
+        if (model.kind(local) === 'file') await repository.updateFile(uid, id(local), change);
+        else await repository.updateFolder(uid, id(local), change);
+        return model.move(local, parent, step.name);
+      }
+      case 'delete': {
+        const local = at(step.what);
+        if (model.kind(local) === 'file') await repository.deleteFile(uid, id(local));
+        else await repository.deleteFolder(uid, id(local));
+        return model.delete(local);
+      }
+      default:
+        step satisfies never;
+    }
+  };
+  for (const [number, step] of steps.entries()) {
+    const expected = refusalOf(model, step, at) ?? 'done';
+    expect(await outcome(run(step)), `step ${number}: ${JSON.stringify(step)}`).toBe(expected);
     for (const local of model.folders) {
-      const { entries } = repository.list(repository.folder(uid, id(local)), ALL);
+      const { entries } = await repository.list(uid, id(local), ALL);
       expect(entries.map((row) => `${row.local} ${row.name}`)).toEqual(model.listing(local));
     }
   }
@@ -223,15 +204,5 @@ function refusalOf(model: Model, step: Step, at: (index: number) => string): num
       return model.refusesDelete(at(step.what));
     default:
       return step satisfies never;
-  }
-}
-
-function statusOf(run: () => void): number | null {
-  try {
-    run();
-    return null;
-  } catch (error) {
-    if (error instanceof Refusal) return error.status;
-    throw error;
   }
 }
