@@ -212,6 +212,16 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
     return doctorCommand(context, flags);
   },
 
+  'desktop install': async (_given, context) => {
+    const { installDesktop } = await import('./commands/desktop.ts');
+    return installDesktop(context);
+  },
+
+  'desktop uninstall': async (_given, context) => {
+    const { uninstallDesktop } = await import('./commands/desktop.ts');
+    return uninstallDesktop(context);
+  },
+
   'service install': async (given, context) => {
     const { installService } = await import('./commands/service.ts');
     const loaded = loadedOptions(given.command, context.env, context.paths);

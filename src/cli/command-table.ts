@@ -10,6 +10,7 @@ import { SERVE_COMMANDS } from './serve/serve-table.ts';
 
 /** The heading of each command group in `--help`. */
 export const GROUPS: Readonly<Record<string, string>> = {
+  desktop: 'file managers',
   service: 'mounts that systemd starts and stops',
   trash: 'deleted files and folders',
   share: 'public links to files',
@@ -270,6 +271,13 @@ export const COMMANDS = [
       { ...ACCOUNT, help: 'the account to check; default: all signed-in accounts' },
     ],
   },
+  {
+    name: 'desktop install',
+    summary: 'let file managers show thumbnails of the pictures in a mount without reading the files',
+    args: [],
+    flags: [],
+  },
+  { name: 'desktop uninstall', summary: 'remove what cfs desktop install made', args: [], flags: [] },
   {
     name: 'service install',
     summary: 'mount now and at each login to this machine, by a systemd user unit',

@@ -84,6 +84,18 @@ export function homeDirectory(
   throw new UsageError('there is no home directory: set HOME to one, with its whole path', 2, { cause });
 }
 
+/**
+ * This user's thumbnailers: below the data directory, which desktops search before those of the system.
+ *
+ * @param env `XDG_DATA_HOME`, `HOME`
+ * @throws UsageError as `homeDirectory`
+ */
+export function thumbnailersDirectory(env: Readonly<Record<string, string | undefined>>): string {
+  const { XDG_DATA_HOME: data } = env;
+  const isGiven = data !== undefined && isAbsolute(data);
+  return join(isGiven ? data : join(homeDirectory(env), '.local', 'share'), 'thumbnailers');
+}
+
 /** @param name the account's name from `accountName`. */
 export function accountPaths(paths: Paths, name: string): AccountPaths {
   const directory = join(paths.accountsDirectory, name);

@@ -1,6 +1,6 @@
 import { FsError } from '../base/errors.ts';
 import type { RemoteVersion } from '../base/resources.ts';
-import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Inode, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { RequestRetry } from '../content/request-retry.ts';
 import type { VersionSource } from '../content/version-source.ts';
@@ -19,11 +19,18 @@ export interface PublicLinks {
   setPublicLink(file: ResourceUrl, state: 'on' | 'off', signal: AbortSignal): Promise<string | null>;
 }
 
+/** Small forms of pictures, made by the service. Implemented by `transfer/` across the threads. */
+export interface Thumbnails {
+  /** A JPEG of at most 64 KiB; null if the service makes none of this file. */
+  thumbnail(picture: ResourceUrl | VersionUrl, signal: AbortSignal): Promise<Uint8Array | null>;
+}
+
 export interface CloudAttributesDeps {
   readonly tree: Tree;
   readonly contents: Pick<Contents, 'record' | 'presence'>;
   readonly source: Pick<VersionSource, 'newestVersion'>;
   readonly links: PublicLinks;
+  readonly thumbnails: Thumbnails;
   readonly retry: RequestRetry;
   /** The state of one node as shown to users (`SyncLoop.stateOf`). */
   readonly stateOf: (ino: Inode) => string | Promise<string>;
@@ -58,6 +65,7 @@ export class CloudAttributes {
    * - `version`: the URL of a file's newest version; requested if unknown
    * - `media_type`: of a file, as reported by the service; requested if unknown
    * - `public_link`: the link, or `off`; always requested
+   * - `thumbnail`: of a JPEG file whose bytes are not all here, a small JPEG of it; always requested
    *
    * @throws FsError ENODATA where there is none, also for a file that the service does not have yet · ETIMEDOUT
    */
@@ -80,6 +88,8 @@ export class CloudAttributes {
         return this.#version(remoteFile(node), signal);
       case 'public_link':
         return this.#publicLink(remoteFile(node), signal);
+      case 'thumbnail':
+        return this.#thumbnail(node, remoteFile(node), signal);
       default:
         throw new FsError('ENODATA');
     }
@@ -146,6 +156,20 @@ export class CloudAttributes {
     return Buffer.from(link ?? OFF);
   }
 
+  /** Where the bytes are here, or were changed here, a program makes the thumbnail of them without a request. */
+  #thumbnail(node: NodeRecord, remote: RemoteFacet, signal: () => AbortSignal): Answer<Uint8Array> {
+    const { contents, thumbnails, retry } = this.#deps;
+    const isChanged = node.local !== null && node.local.content !== remote.content;
+    if (!isJpeg(remote) || isChanged || presenceOf(contents, node) === 'all') throw new FsError('ENODATA');
+    const version = remote.content === null ? null : contents.record(remote.content)?.version;
+    return retry
+      .ask((stop) => thumbnails.thumbnail(version ?? remote.resource, stop), signal())
+      .then((bytes) => {
+        if (bytes === null) throw new FsError('ENODATA');
+        return bytes;
+      });
+  }
+
   #node(ino: Inode): NodeRecord {
     const node = this.#deps.tree.node(ino);
     if (node === undefined) throw new FsError('ESTALE', 'this file no longer exists');
@@ -156,6 +180,10 @@ export class CloudAttributes {
 function remoteFile(node: NodeRecord): RemoteFacet {
   if (node.kind !== 'file' || node.remote === null) throw new FsError('ENODATA');
   return node.remote;
+}
+
+function isJpeg({ mediaType, name }: RemoteFacet): boolean {
+  return mediaType === null ? /\.jpe?g$/i.test(name) : /^image\/jpe?g\b/i.test(mediaType);
 }
 
 function bytesOf(text: string | null | undefined): Uint8Array {

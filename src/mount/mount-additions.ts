@@ -8,7 +8,7 @@ import type { BlockReader } from '../content/block-reader.ts';
 import type { RequestRetry } from '../content/request-retry.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
 import type { PinnedPath } from '../control/status-model.ts';
-import { CloudAttributes, type PublicLinks } from '../fs/cloud-attributes.ts';
+import { CloudAttributes, type PublicLinks, type Thumbnails } from '../fs/cloud-attributes.ts';
 import { ComposedFileSystem } from '../fs/composed-file-system.ts';
 import { FileHistory } from '../fs/file-history.ts';
 import type { FileSystem } from '../fs/file-system.ts';
@@ -31,6 +31,7 @@ export interface AdditionsDeps {
   readonly reader: BlockReader;
   readonly source: VersionSource & VersionHistory;
   readonly links: PublicLinks;
+  readonly thumbnails: Thumbnails;
   readonly retry: RequestRetry;
   readonly health: ServiceHealth;
   readonly places: AccountPlaces | null;

@@ -197,6 +197,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     ...{ store, contents, tree, freshness, fileSystem, reader, source, retry, health, places, changes, pinned },
     ...{ clock, shutdown, options },
     links: service.links,
+    thumbnails: service.thumbnails,
     log: log.child({ part: 'pins' }),
     onPin: ({ ino, files, bytes, isComplete, trouble }) => {
       const path = pathOf(store, ino);

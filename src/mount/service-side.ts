@@ -1,6 +1,6 @@
 import type { Port } from '../base/port.ts';
 import type { VersionHistory, VersionSource } from '../content/version-source.ts';
-import type { PublicLinks } from '../fs/cloud-attributes.ts';
+import type { PublicLinks, Thumbnails } from '../fs/cloud-attributes.ts';
 import type { RemoteChanges, UploadService } from '../sync/remote-changes.ts';
 import type { RemoteListing } from '../tree/remote-listing.ts';
 
@@ -14,9 +14,17 @@ export interface ServiceSide {
   readonly changes: RemoteChanges;
   readonly uploads: UploadService;
   readonly links: PublicLinks;
+  readonly thumbnails: Thumbnails;
 }
 
-const NAMES = ['listings', 'versions', 'changes', 'uploads', 'links'] as const satisfies readonly (keyof ServiceSide)[];
+const NAMES = [
+  'listings',
+  'versions',
+  'changes',
+  'uploads',
+  'links',
+  'thumbnails',
+] as const satisfies readonly (keyof ServiceSide)[];
 
 export function offerServiceSide(port: Port, side: ServiceSide): void {
   for (const name of NAMES) port.offer(name, side[name]);
@@ -29,5 +37,6 @@ export function remoteServiceSide(port: Port): ServiceSide {
     changes: port.remote('changes'),
     uploads: port.remote('uploads'),
     links: port.remote('links'),
+    thumbnails: port.remote('thumbnails'),
   };
 }

@@ -21,7 +21,7 @@ import type { Extent, NodeKind, ResourceUrl, VersionUrl } from '../base/vocabula
  * | `trash` | a mount needs `--delete forever`; `cfs trash` is refused |
  * | `copies` | a save whose old file was renamed, and the rename pushed, becomes a new file (S-version-14) |
  * | `links` | `user.cfs.public_link` is `off` and cannot be set |
- * | `pictures` | no pictures in other sizes |
+ * | `pictures` | `user.cfs.thumbnail` is ENODATA; no previews in the page |
  * | `downloads` | all bytes pass through JavaScript |
  * | `wholeAccount` | no `--root account` |
  *

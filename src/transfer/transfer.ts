@@ -5,6 +5,7 @@ import { ChangeService } from './change-service.ts';
 import { Connectivity, type ConnectivityState } from './connectivity.ts';
 import { LinkService } from './link-service.ts';
 import { ListingService } from './listing-service.ts';
+import { PictureService } from './picture-service.ts';
 import { RateLimit } from './rate-limit.ts';
 import { TransferQueue, type TransferState } from './transfer-queue.ts';
 import { UploadService } from './upload-service.ts';
@@ -17,6 +18,7 @@ export interface Transfer {
   readonly changes: ChangeService;
   readonly uploads: UploadService;
   readonly links: LinkService;
+  readonly thumbnails: PictureService;
   readonly connectivity: Connectivity;
   /** The limit for sent bodies. Its rate may be changed. */
   readonly upLimit: RateLimit;
@@ -74,6 +76,7 @@ export function createTransfer(options: {
     changes: new ChangeService(parts),
     uploads: new UploadService(parts),
     links: new LinkService(parts),
+    thumbnails: new PictureService(parts),
     connectivity,
     upLimit,
     downLimit,

@@ -30,6 +30,7 @@ export class CommandHome {
       XDG_STATE_HOME: below('state'),
       XDG_RUNTIME_DIR: below('run'),
       XDG_CACHE_HOME: below('cache'),
+      XDG_DATA_HOME: below('data'),
     };
   }
 

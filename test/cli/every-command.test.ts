@@ -91,6 +91,8 @@ const ROWS: Readonly<Record<CommandName, Row>> = {
     unmounted: ['signIn', 'zoe is not signed in'],
     two: ['signIn', 'zoe is not signed in'],
   },
+  'desktop install': always(DONE),
+  'desktop uninstall': always(DONE),
   'service install': ofService(['mountPoint', 'does not exist: create the directory first'], 'PATH'),
   'service remove': always(['notMounted', 'no service is installed']),
   export: ofService(DONE, 'PATH'),

@@ -132,6 +132,7 @@ export class FaultySide {
       attributes: new CloudAttributes({
         ...{ tree, contents, source, retry },
         links: transfer.links,
+        thumbnails: transfer.thumbnails,
         stateOf: (ino) => sync.stateOf(ino),
         pins: { kindOf: () => 'none' },
       }),

@@ -32,6 +32,7 @@ beforeEach(async () => {
   const links = { publicLink: async () => null, setPublicLink: async () => null };
   const attributes = new CloudAttributes({
     ...{ tree, contents, source: service, links, retry },
+    thumbnails: { thumbnail: async () => null },
     stateOf: () => 'clean',
     pins: { kindOf: () => 'none' },
   });

@@ -254,6 +254,7 @@ export class MountFixture implements Ground {
     return {
       HOME: this.#home,
       XDG_CONFIG_HOME: path.join(this.#home, 'config'),
+      XDG_DATA_HOME: path.join(this.#home, 'data'),
       XDG_STATE_HOME: path.join(this.#home, 'state'),
       XDG_RUNTIME_DIR: path.join(this.#home, 'runtime'),
       CFS_URL: account.url,
