@@ -9,9 +9,10 @@ import { AssembledMount } from '../harness/assembled-mount.ts';
 import { MemoryService } from '../remote/memory-service.ts';
 import { NfsClient } from './nfs-client.ts';
 
-/** CFS_NFS_FOLDERS=10000 for a long run. More than may wait for a listing. */
-const FOLDERS = Number(process.env.CFS_NFS_FOLDERS ?? 1_500);
 const PARENTS = 15;
+/** CFS_NFS_FOLDERS=10000 for a long run. Together more than may wait for a listing. */
+const CHILDREN = Math.ceil(Number(process.env.CFS_NFS_FOLDERS ?? 1_500) / PARENTS);
+const FOLDERS = PARENTS * CHILDREN;
 /** Folders that are visited at the same time. */
 const AT_ONCE = 16;
 const PROBES = ['.metadata_never_index', '.DS_Store', '._.', '.localized', 'Contents'];
@@ -48,7 +49,7 @@ test('a walk by Spotlight lists each unknown folder once, and causes no storm of
   const { home } = await service.user();
   for (let parent = 0; parent < PARENTS; parent++) {
     const folder = await service.createFolder(home, `parent ${parent}`);
-    for (let child = 0; child < FOLDERS / PARENTS; child++) await service.createFolder(folder, `folder ${child}`);
+    for (let child = 0; child < CHILDREN; child++) await service.createFolder(folder, `folder ${child}`);
   }
   const assembled = await AssembledMount.build(service, { dirTtlMs: '1h' });
   const deps = { log: silentLogger, clock: systemClock, platform: 'darwin' as const };
