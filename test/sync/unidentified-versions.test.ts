@@ -227,28 +227,20 @@ describe('a first upload that is racily clean', () => {
     expect(world.service.history(file)).toHaveLength(2);
   });
 
-  test('is not taken for another save of the same length and time', async () => {
-    const { fd, file } = await heldOpen(bytesOf(9_000));
-    const theirs = bytesOf(9_000);
-    world.service.addVersion(file, theirs, world.service.history(file)[0]?.lastModifiedMs as number);
+  test.each([5, 0])(
+    'is not taken for another save of the same length and time, with %i old versions kept',
+    async (kept) => {
+      world.service.keptVersions = kept;
+      const { fd, file } = await heldOpen(bytesOf(9_000));
+      const theirs = bytesOf(9_000);
+      world.service.addVersion(file, theirs, world.service.history(file)[0]?.lastModifiedMs as number);
 
-    await saveAfterRefresh(fd);
+      await saveAfterRefresh(fd);
 
-    const kept = world.service.childrenOf(MODEL_ROOT).map(({ url }) => world.service.bytesOf(url));
-    expect(kept.some((bytes) => bytes?.equals(theirs))).toBe(true);
-  });
-
-  test('is not taken for one on a service that keeps no old versions', async () => {
-    world.service.keptVersions = 0;
-    const { fd, file } = await heldOpen(bytesOf(9_000));
-    const theirs = bytesOf(9_000);
-    world.service.addVersion(file, theirs, world.service.history(file)[0]?.lastModifiedMs as number);
-
-    await saveAfterRefresh(fd);
-
-    const kept = world.service.childrenOf(MODEL_ROOT).map(({ url }) => world.service.bytesOf(url));
-    expect(kept.some((bytes) => bytes?.equals(theirs))).toBe(true);
-  });
+      const contents = world.service.childrenOf(MODEL_ROOT).map(({ url }) => world.service.bytesOf(url));
+      expect(contents.some((bytes) => bytes?.equals(theirs))).toBe(true);
+    },
+  );
 });
 
 test('a damaged row of a pushed local file blocks no other name', async () => {
