@@ -77,6 +77,7 @@ testHere(
     expect(manager.asked()).toEqual([]);
     await click('Stop that');
     await dialog.getByRole('button').last().click();
+    await says(/^removed /); // "Not mounted." is there earlier, when the mount ends
     await says('Not mounted.');
     expect(manager.asked()).toEqual([`--user disable --now ${unit}`, '--user daemon-reload']);
     expect(manager.unit(unit)).toBeNull();
@@ -108,6 +109,8 @@ testHere(
     await says('Mounted at');
     await says(NOT_INSTALLED);
     expect(isMounted()).toBe(true);
+    // The first notice would answer for the second.
+    await page.getByRole('button', { name: 'Dismiss' }).click();
     await click('Mount at each sign-in');
     await says(/not started \(Failed to connect to bus/);
     await says(NOT_INSTALLED);
