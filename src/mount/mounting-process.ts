@@ -20,6 +20,7 @@ import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import { Names } from '../tree/names.ts';
 import { type Account, readAccountFile } from './account-file.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
+import { BareMountPoint } from './bare-mount-point.ts';
 import { capableOptions } from './capable-options.ts';
 import { controlHandlers } from './control-handlers.ts';
 import { DesktopNotices } from './desktop-notices.ts';
@@ -239,9 +240,12 @@ class MountingProcess {
     const asked = this.#quota.ask(user.then(({ quota }) => quota));
     const late = systemClock.sleep(FIRST_ANSWER_MS_MAX);
     await this.#control.listen();
+    const bare = BareMountPoint.open(this.#request.directory);
     try {
       this.#watch.mounted(await this.#mount.mount());
+      bare?.close(true);
     } catch (error) {
+      bare?.close(false);
       await this.#control.close();
       throw error;
     }

@@ -138,3 +138,32 @@ testUnless(missingRoot())(
     expect(stdout).toMatch(/code \d+\n1\n.*"mtab-missing".*\nunmounted .*\n0\n$/s);
   },
 );
+
+/** [S-start-5] */
+testUnless(missingRoot())(
+  'a user cannot write into the bare mount point after an unmount, and can mount again',
+  async () => {
+    const { stdout } = await inNamespace(
+      'user',
+      `chmod 755 "$1"
+    cfs_mount "$1"
+    cfs umount "$1"
+    ${AS_USER} touch "$1/stray" 2> /dev/null || echo refused
+    cfs_mount "$1"
+    isMounted "$1"
+    cfs umount "$1"
+    ls -A "$1" | wc -l`,
+    );
+
+    expect(stdout.replaceAll(home.path('Cloud'), 'DIR').split('\n')).toEqual([
+      `mounted ${server.account.username} at DIR`,
+      'unmounted DIR',
+      'refused',
+      `mounted ${server.account.username} at DIR`,
+      '1',
+      'unmounted DIR',
+      '0',
+      '',
+    ]);
+  },
+);
