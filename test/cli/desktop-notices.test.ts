@@ -110,9 +110,10 @@ test('the end of a mount waits for a running notice, and not for one that hangs'
   const command = join(directory, 'notify');
   const begun = join(directory, 'begun');
   const go = join(directory, 'go');
+  const killed = join(directory, 'killed');
   writeFileSync(
     command,
-    `#!/bin/sh\ntouch ${begun}; until [ -e ${go} ] || [ ! -d ${directory} ]; do sleep 0.01; done\n`,
+    `#!/bin/sh\ntrap 'touch ${killed}; exit' TERM; touch ${begun}; until [ -e ${go} ] || [ ! -d ${directory} ]; do sleep 0.01; done\n`,
   );
   chmodSync(command, 0o755);
   const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
@@ -127,6 +128,7 @@ test('the end of a mount waits for a running notice, and not for one that hangs'
   expect(isSettled).toBe(false);
   clock.advance(2_000);
   await hanging;
+  expect(existsSync(killed)).toBe(false);
 
   const ending = notices.settled();
   writeFileSync(go, '');

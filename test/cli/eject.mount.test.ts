@@ -14,7 +14,11 @@ describe.skipIf(missing !== null)(titled('an eject', missing), () => {
   beforeAll(async () => {
     programs = mkdtempSync(join(tmpdir(), 'cfs-eject-'));
     const notify = join(programs, 'notify-send');
-    writeFileSync(notify, `#!/bin/sh\nfor last; do :; done; printf '%s\\n' "$last" >> '${join(programs, 'shown')}'\n`);
+    // It takes longer than the end of a process that does not wait for it.
+    writeFileSync(
+      notify,
+      `#!/bin/sh\nfor last; do :; done; sleep 0.5; printf '%s\\n' "$last" >> '${join(programs, 'shown')}'\n`,
+    );
     chmodSync(notify, 0o755);
     const PATH = `${programs}${delimiter}${process.env.PATH}`;
     mount = await MountFixture.start({
