@@ -92,20 +92,33 @@ export class NameOutcome {
     const { store, changes } = this.#deps;
     const parent = ownerOf(store, resource)?.remote?.parent;
     const folder = parent === undefined ? undefined : store.get('node', parent)?.remote?.resource;
-    if (folder === undefined) return;
-    const doubt = (cause?: ApiError) =>
-      new PostponedError('the address answers 404, but no listing proves the deletion', { cause });
+    if (parent === undefined || folder === undefined) return;
     let entries: readonly RemoteEntry[];
     try {
       entries = await changes.list(folder, signal);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      if (parent === ROOT_INODE || depth === DEPTH_MAX) throw doubt(error);
-      if ((await changes.resource(folder, 'folder', signal)) !== null) throw doubt(error);
-      await this.mustBeGone(folder, signal, depth + 1);
+      await this.folderMustBeGone(parent, folder, error, signal, depth + 1);
       return;
     }
-    if (entries.some(({ url }) => url === resource)) throw doubt();
+    if (entries.some(({ url }) => url === resource)) throw doubtful();
+  }
+
+  /**
+   * As `mustBeGone`, for a folder whose listing answered `error`, a 404. The root is never gone.
+   *
+   * @throws PostponedError if the folder has its address still, or the listing of its parent has it
+   */
+  async folderMustBeGone(
+    ino: Inode,
+    folder: ResourceUrl,
+    error: ApiError,
+    signal: AbortSignal,
+    depth = 0,
+  ): Promise<void> {
+    if (ino === ROOT_INODE || depth > DEPTH_MAX) throw doubtful(error);
+    if ((await this.#deps.changes.resource(folder, 'folder', signal)) !== null) throw doubtful(error);
+    await this.mustBeGone(folder, signal, depth);
   }
 
   /** The service does not have the resource, and this push did not delete it. Call after `mustBeGone`. */
@@ -182,6 +195,10 @@ export interface NameOutcomeDeps {
   readonly onKeptOpen: (ino: Inode) => void;
   /** The push made another node dirty. */
   readonly onDirty: (ino: Inode) => void;
+}
+
+function doubtful(cause?: ApiError): PostponedError {
+  return new PostponedError('the address answers 404, but no listing proves the deletion', { cause });
 }
 
 /** Parent folders that are checked; bounds a loop in the responses of a service. */

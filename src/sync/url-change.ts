@@ -38,12 +38,12 @@ export class UrlChange {
    * belongs to no other node here. If it is found, its address is stored, and the intent ends.
    */
   async #find(id: IntentId, resource: ResourceUrl, signal: AbortSignal): Promise<boolean> {
-    const { store, naming, changes, intents, clock } = this.#deps;
+    const { store, naming, intents, clock } = this.#deps;
     // The present address: that of the folder may have changed since the push began.
     const { parentResource: folder = null, name = null } = intents.get(id) ?? {};
     const parent = folder === null ? undefined : store.get('resource', folder);
     if (folder === null || name === null || parent === undefined) return false;
-    const entries = await this.#entriesOf(changes, parent, folder, signal);
+    const entries = await this.#entriesOf(parent, folder, signal);
     const node = ownerOf(store, resource);
     if (!node?.remote) return false;
     const { remote } = node;
@@ -81,18 +81,15 @@ export class UrlChange {
     });
   }
 
-  /** Empty if the folder is deleted. @throws PostponedError if the folder may only have another address */
-  async #entriesOf(
-    changes: Pick<RemoteChanges, 'list'>,
-    parent: Inode,
-    folder: ResourceUrl,
-    signal: AbortSignal,
-  ): Promise<readonly RemoteEntry[]> {
+  /** Empty if the folder is deleted. @throws PostponedError if it may exist, here or under another address */
+  async #entriesOf(parent: Inode, folder: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteEntry[]> {
+    const { changes, outcome } = this.#deps;
     try {
       return await changes.list(folder, signal);
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      this.#deps.outcome.parentMayHaveMoved(parent, folder, error);
+      outcome.parentMayHaveMoved(parent, folder, error);
+      await outcome.folderMustBeGone(parent, folder, error, signal);
       return [];
     }
   }
@@ -103,7 +100,7 @@ export interface UrlChangeDeps {
   readonly naming: Pick<RemoteNaming, 'toRemoteName' | 'toFileName'>;
   readonly changes: Pick<RemoteChanges, 'list'>;
   readonly intents: Intents;
-  readonly outcome: Pick<NameOutcome, 'parentMayHaveMoved' | 'mustBeGone' | 'gone'>;
+  readonly outcome: Pick<NameOutcome, 'parentMayHaveMoved' | 'folderMustBeGone' | 'mustBeGone' | 'gone'>;
   readonly clock: Clock;
 }
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Fate } from './model-service.ts';
+import { type Fate, MODEL_ROOT } from './model-service.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 /** [S-names-3] At each request of its push, and with a new process or the same one. */
@@ -43,3 +43,16 @@ test.each(['the same process', 'a new process'])(
     }
   },
 );
+
+/** [S-names-5] */
+test('a file of the service whose name a local-only file has is shown with a number, and with its name once that is free', async () => {
+  const world = new SyncWorld();
+  world.write('/desktop.ini', 'ours');
+  world.service.add('file', MODEL_ROOT, 'desktop.ini', Buffer.from('theirs'));
+  world.learn();
+  expect(Object.fromEntries(world.localTree())).toEqual({ '/desktop.ini': 'ours', '/desktop (2).ini': 'theirs' });
+  world.remove('/desktop.ini');
+  world.learn();
+  expect(Object.fromEntries(world.localTree())).toEqual({ '/desktop.ini': 'theirs' });
+  await world.sync.stop();
+});
