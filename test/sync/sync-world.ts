@@ -21,13 +21,16 @@ export const SETTLE_MS = 2_000;
 /** In the place of the bytes of a file that nobody has filled yet. */
 export const UNFILLED = 'stub';
 
+/** It has no state, and its patterns take a while. */
+const NAMES = new Names();
+
 /** The left tower down to its sync, over a service that does what a test says; time stands still until told. */
 export class SyncWorld {
   readonly clock = new ManualClock();
   readonly service: ModelService;
   readonly store = new MemoryStore();
   readonly contents = new MemoryContents(this.store);
-  readonly names = new Names();
+  readonly names = NAMES;
   readonly events: SyncEvent[] = [];
   readonly open = new Set<Inode>();
   readonly beingWritten = new Set<Inode>();
