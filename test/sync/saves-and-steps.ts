@@ -1003,7 +1003,7 @@ function text(bytes: Buffer): string {
 
 /** Which of the tags stand in it, in their order. */
 function nameOf(bytes: string): string {
-  const tags = [...bytes.matchAll(/[ot]\d{4} /g)].map(([tag]) => tag.trim());
+  const tags = [...bytes.matchAll(/([ot]\d{4}) (?:\1 )*/g)].map(([, tag]) => tag);
   const runs = tags.filter((tag, index) => tag !== tags[index - 1]);
   const shown = runs.length > 8 ? `${runs.slice(0, 8).join('+')}+…` : runs.join('+');
   return `${shown || JSON.stringify(bytes.slice(0, 20))} (${bytes.length}${bytes.includes('\0') ? ', with zeros' : ''})`;
