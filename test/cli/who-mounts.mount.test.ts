@@ -59,6 +59,12 @@ function inNamespace(as: 'root' | 'user', script: string): Promise<CommandResult
   });
 }
 
+/** A copy of /etc for this namespace: a small system has no /etc/mtab, without which a user cannot unmount. */
+function ownEtc(): string {
+  const etc = home.path('etc');
+  return `mount -t tmpfs none '${etc}'\ncp -a /etc/. '${etc}'\nmount --rbind '${etc}' /etc`;
+}
+
 testUnless(missingRoot())('root mounts, unmounts and frees a dead mount where fusermount3 cannot be run', async () => {
   const { code, stdout, stderr } = await inNamespace(
     'root',
@@ -117,10 +123,8 @@ testUnless(missingRoot())(
   async () => {
     const { stdout, stderr } = await inNamespace(
       'user',
-      `mount -t tmpfs none '${home.path('etc')}'
-    cp -a /etc/. '${home.path('etc')}'
-    rm -f '${home.path('etc/mtab')}'
-    mount --rbind '${home.path('etc')}' /etc
+      `${ownEtc()}
+    rm -f /etc/mtab
     cfs_mount "$1"
     cfs umount "$1" || echo "code $?"
     isMounted "$1"
@@ -145,7 +149,9 @@ testUnless(missingRoot())(
   async () => {
     const { stdout } = await inNamespace(
       'user',
-      `chmod 755 "$1"
+      `${ownEtc()}
+    ln -sf /proc/self/mounts /etc/mtab
+    chmod 755 "$1"
     cfs_mount "$1"
     cfs umount "$1"
     ${AS_USER} touch "$1/stray" 2> /dev/null || echo refused
