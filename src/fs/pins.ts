@@ -61,7 +61,7 @@ export class Pins {
       if (this.#pinned.size === 0) return;
       for (const change of changes) this.#changed(change.kind === 'inode' ? change.ino : change.parent);
     });
-    deps.changes.on('ownershipTransferred', (former, heir) => this.#inherited(former, heir));
+    deps.changes.on('ownershipTransferred', (from, to) => this.#transferred(from, to));
     deps.changes.on('pinned', (inos) => {
       for (const ino of inos) this.#pinned.add(ino);
       this.#soon(SOON_MS);
@@ -140,16 +140,16 @@ export class Pins {
   }
 
   /** A save by replacement made another node of what the user and the service know as one file: the pin moves to it. */
-  #inherited(former: Inode, heir: Inode): void {
-    if (this.#pinned.get(former)?.isOnce !== false || this.#pinned.get(heir) !== undefined) return;
+  #transferred(from: Inode, to: Inode): void {
+    if (this.#pinned.get(from)?.isOnce !== false || this.#pinned.get(to) !== undefined) return;
     try {
-      this.#keep(this.#pinned.inos().map((ino) => (ino === former ? heir : ino)));
+      this.#keep(this.#pinned.inos().map((ino) => (ino === from ? to : ino)));
     } catch (err) {
-      this.#deps.log.warn({ ino: former, err }, 'pin not transferred to the replacing file');
+      this.#deps.log.warn({ ino: from, err }, 'pin not transferred to the replacing file');
       return;
     }
-    this.#pinned.add(heir);
-    this.#pinned.remove(former);
+    this.#pinned.add(to);
+    this.#pinned.remove(from);
     this.#soon(SOON_MS);
   }
 

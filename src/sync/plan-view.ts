@@ -48,16 +48,16 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
       if (remote === null || place === undefined) return null;
       if (remote.parent === place.parent && remote.shownAs === place.name) return null;
       if (local !== null && isMoved(local, remote)) return null;
-      const heir = store.get('name', [place.parent, place.name]);
-      const node = heir === undefined ? undefined : store.get('node', heir);
-      if (heir === undefined || node?.remote !== null || node.localOnly) return null;
-      return store.get('dirty', heir)?.parked === null ? heir : null;
+      const holder = store.get('name', [place.parent, place.name]);
+      const node = holder === undefined ? undefined : store.get('node', holder);
+      if (holder === undefined || node?.remote !== null || node.localOnly) return null;
+      return store.get('dirty', holder)?.parked === null ? holder : null;
     },
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
     remoteChildren: (folder) => index.remoteChildren(folder),
     whoNeeds: ({ content, resource }) => {
-      const heir = content === null ? null : index.whoNeeds(content);
-      if (heir !== null || options.deletion !== 'forever') return heir;
+      const needing = content === null ? null : index.whoNeeds(content);
+      if (needing !== null || options.deletion !== 'forever') return needing;
       // The deletion includes all versions, also one that no node shows yet (the bytes of a conflicted copy). The bytes that a damaged node
       // needs are unknown.
       return index.whoNeeds(resource) ?? (content === null ? null : index.unreadable);

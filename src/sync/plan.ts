@@ -42,7 +42,7 @@ export type Decision =
    * A save: the bytes of `ino` become the next version of the file that `from` was. The file keeps its history and its remote name. The two
    * nodes exchange their remote facets in one record, without a request.
    */
-  | { readonly type: 'inherit'; readonly ino: Inode; readonly from: Inode }
+  | { readonly type: 'transfer'; readonly ino: Inode; readonly from: Inode }
   /** The folder cannot be moved to the trash whole: its entries are deleted one by one. */
   | { readonly type: 'split'; readonly ino: Inode }
   /** Plan again when the push of that node has ended or its record changed. */
@@ -182,8 +182,8 @@ function step(ino: Inode, view: PlanView): Decision {
 function isRemoved(ino: Inode, view: PlanView): boolean {
   const node = view.node(ino);
   if (!node?.remote || node.local !== null || view.settledMs(ino) > view.elapsedMs) return false;
-  const heir = view.child(node.remote.parent, node.remote.shownAs);
-  return heir === undefined || heir.kind !== 'file' || heir.remote !== null;
+  const holder = view.child(node.remote.parent, node.remote.shownAs);
+  return holder === undefined || holder.kind !== 'file' || holder.remote !== null;
 }
 
 function stepOfNew(node: NodeRecord, local: LocalFacet, view: PlanView): Decision {
@@ -228,7 +228,7 @@ function placeIsFree(node: NodeRecord, local: LocalFacet, view: PlanView): Decis
     if (occupant !== undefined && isSave(node, occupant, view)) {
       const settledMs = view.settledMs(other);
       if (settledMs > view.elapsedMs) return { type: 'settle', untilMs: settledMs };
-      return { type: 'inherit', ino: node.ino, from: other };
+      return { type: 'transfer', ino: node.ino, from: other };
     }
     return { type: 'wait', for: other, because: 'name' };
   }
@@ -273,24 +273,24 @@ function stepOfVacatedName(node: NodeRecord, view: PlanView): Decision | null {
   const { remote, local } = node;
   if (remote === null || node.kind !== 'file') return null;
   if (local !== null && !isMoved(local, remote)) return null;
-  const heir = view.child(remote.parent, remote.shownAs);
-  if (heir === undefined || heir.ino === node.ino || !isSave(heir, node, view)) return null;
-  return { type: 'inherit', ino: heir.ino, from: node.ino };
+  const save = view.child(remote.parent, remote.shownAs);
+  if (save === undefined || save.ino === node.ino || !isSave(save, node, view)) return null;
+  return { type: 'transfer', ino: save.ino, from: node.ino };
 }
 
-/** Whether `heir`, which has the name now, is a save of the file that `old` is on the service. */
-function isSave(heir: NodeRecord, old: NodeRecord, view: PlanView): boolean {
-  if (heir.kind !== 'file' || old.kind !== 'file' || heir.localOnly || old.remote === null || heir.local === null)
+/** Whether `save`, which has the name now, is a save of the file that `old` is on the service. */
+function isSave(save: NodeRecord, old: NodeRecord, view: PlanView): boolean {
+  if (save.kind !== 'file' || old.kind !== 'file' || save.localOnly || old.remote === null || save.local === null)
     return false;
-  if (view.dirty(heir.ino)?.parked !== null || view.dirty(old.ino)?.parked !== null) return false;
-  if (isUncertain(heir.ino, view) || isUncertain(old.ino, view)) return false;
-  if (!isNewHere(heir, view)) return false;
-  const apartMs = Math.abs((view.dirty(old.ino)?.sinceMs ?? 0) - (view.dirty(heir.ino)?.sinceMs ?? 0));
+  if (view.dirty(save.ino)?.parked !== null || view.dirty(old.ino)?.parked !== null) return false;
+  if (isUncertain(save.ino, view) || isUncertain(old.ino, view)) return false;
+  if (!isNewHere(save, view)) return false;
+  const apartMs = Math.abs((view.dirty(old.ino)?.sinceMs ?? 0) - (view.dirty(save.ino)?.sinceMs ?? 0));
   if (apartMs > VACATED_MAX_MS) return false;
   if (old.local === null) return true;
   // A file that was renamed away becomes a new file. Without a content of its own, it would lose its bytes with its resource.
-  if (heir.remote !== null || old.local.content === null) return false;
-  return old.local.parent === heir.local.parent && isBackupName(old.local.name, heir.local.name);
+  if (save.remote !== null || old.local.content === null) return false;
+  return old.local.parent === save.local.parent && isBackupName(old.local.name, save.local.name);
 }
 
 /** Maximum time between the two changes of a name by a save, ms. */
@@ -307,8 +307,8 @@ function stepOfDeletedFile(node: NodeRecord, remote: RemoteFacet, view: PlanView
   if (goesWithFolder(remote, view)) return { type: 'wait', for: remote.parent, because: 'below' };
   if (view.isOpen(node.ino)) return OPEN;
   // The resource was given up for another one during a save. Its bytes exist nowhere else on the service until they are pushed there.
-  const heir = view.whoNeeds(remote);
-  if (heir !== null && heir !== node.ino) return { type: 'wait', for: heir, because: 'bytes' };
+  const needing = view.whoNeeds(remote);
+  if (needing !== null && needing !== node.ino) return { type: 'wait', for: needing, because: 'bytes' };
   return { type: 'push', action: { type: 'delete', ino: node.ino, below: [] } };
 }
 

@@ -259,8 +259,8 @@ export class PushScheduler {
     }
     this.#queue.delete(ino);
     switch (decision.type) {
-      case 'inherit':
-        this.#inherit(decision.ino, decision.from);
+      case 'transfer':
+        this.#transfer(decision.ino, decision.from);
         break;
       case 'split':
         this.#split(decision.ino);
@@ -365,18 +365,18 @@ export class PushScheduler {
     return decision;
   }
 
-  /** The bytes of `heir` become the next version of the file that `from` was. This is the only step that needs no request. */
-  #inherit(heir: Inode, from: Inode): void {
+  /** The bytes of `to` become the next version of the file that `from` was. This is the only step that needs no request. */
+  #transfer(to: Inode, from: Inode): void {
     const { store, clock } = this.#deps;
     const nowMs = clock.nowMs();
     store.transact((tx) => {
       const old = tx.get('node', from);
-      const node = tx.get('node', heir);
+      const node = tx.get('node', to);
       if (old === undefined || node === undefined) return;
       writeNode(tx, old, { ...old, remote: node.remote }, nowMs);
       writeNode(tx, node, { ...node, remote: old.remote }, nowMs);
     });
-    for (const ino of [from, heir]) {
+    for (const ino of [from, to]) {
       this.#index.refresh(ino);
       this.#todo.add(ino);
       this.#wakeWaiters(ino);

@@ -21,9 +21,9 @@ import type { RemoteNaming } from './remote-naming.ts';
  * A save takes over the history of the file that had its name, after the service knows that this file was renamed or deleted
  * (ADR 37). Runs at the push of the new file, in place of its creation:
  *
- * | the former file | requests | one record |
+ * | the replaced file | requests | one record |
  * | --- | --- | --- |
- * | has a backup name (`f~`) | read it, copy it under a temporary name, read the copy | the new file gets the resource, the former one the copy |
+ * | has a backup name (`f~`) | read it, copy it under a temporary name, read the copy | the new file gets the resource, the replaced one the copy |
  * | had a backup name, is deleted here | read it | the new file gets the resource |
  * | was removed by unlink(2), is in the trash | read it, move it back | the new file gets the resource |
  *
@@ -40,7 +40,7 @@ export class Takeover {
     this.#deps = deps;
   }
 
-  /** @returns whether the file is not to be created: it has the former file's resource, or it has left its place meanwhile */
+  /** @returns whether the file is not to be created: it has the replaced file's resource, or it has left its place meanwhile */
   async take({ ino, parent, name }: NamePlace & { readonly ino: Inode }, signal: AbortSignal): Promise<boolean> {
     const { store, vacated, deletion } = this.#deps;
     const place = { parent, name };
@@ -48,7 +48,7 @@ export class Takeover {
     if (left === undefined || left.kind !== 'file' || deletion === 'forever') return false;
     const isTaken = await this.#attempt(ino, place, left, signal);
     vacated.forget(place);
-    return isTaken || !isHeir(store.get('node', ino), place);
+    return isTaken || !isReplacing(store.get('node', ino), place);
   }
 
   /** Recovers the intent of a copy, or of a way back from the trash, whose response was lost. Continues the take-over or gives it up. */
@@ -61,31 +61,31 @@ export class Takeover {
     const { store } = this.#deps;
     const folder = store.get('node', place.parent)?.remote?.resource;
     const { resource } = left.remote;
-    if (folder === undefined || !isHeir(store.get('node', ino), place)) return false;
-    const former = ownerOf(store, resource);
-    if (former === undefined) return await this.#restore(ino, place, folder, left, signal);
+    if (folder === undefined || !isReplacing(store.get('node', ino), place)) return false;
+    const from = ownerOf(store, resource);
+    if (from === undefined) return await this.#restore(ino, place, folder, left, signal);
     const known = this.#takeable(store, resource, place);
     if (known === null) return false;
     const seen = await this.#look(resource, signal);
     if (!isAsKnown(known, seen) || seen.parent !== folder || seen.name !== known.name || seen.isPublic) return false;
-    if (needsItsBytes(former)) return await this.#copy(ino, place, folder, known, signal);
+    if (needsItsBytes(from)) return await this.#copy(ino, place, folder, known, signal);
     return store.transact((tx) => {
-      const heir = tx.get('node', ino);
+      const to = tx.get('node', ino);
       const now = this.#takeable(tx, resource, place);
       const owner = ownerOf(tx, resource);
-      if (!isHeir(heir, place) || owner === undefined || needsItsBytes(owner) || !isDeepStrictEqual(now, known))
+      if (!isReplacing(to, place) || owner === undefined || needsItsBytes(owner) || !isDeepStrictEqual(now, known))
         return false;
-      this.#pass(tx, owner, null, heir, known);
+      this.#pass(tx, owner, null, to, known);
       return true;
     });
   }
 
-  /** The facet of a former file whose resource may be taken over; null if it may not. */
+  /** The facet of a replaced file whose resource may be taken over; null if it may not. */
   #takeable(reader: StoreReader, resource: ResourceUrl, { parent, name }: NamePlace): RemoteFacet | null {
     const { intents, isBusy, isOpenForWriting } = this.#deps;
-    const former = ownerOf(reader, resource);
-    if (!former?.remote || former.kind !== 'file' || former.localOnly) return null;
-    const { ino, local, remote } = former;
+    const from = ownerOf(reader, resource);
+    if (!from?.remote || from.kind !== 'file' || from.localOnly) return null;
+    const { ino, local, remote } = from;
     // Its rename was pushed, and it was not moved since.
     const isThere = remote.parent === parent && isBackupName(remote.shownAs, name);
     if (!isThere || (local !== null && (local.parent !== parent || local.name !== remote.shownAs))) return null;
@@ -163,7 +163,7 @@ export class Takeover {
     else intents.forget(id);
   }
 
-  /** The service has the copy: the new file gets the former one's resource, and that one the copy. Otherwise the copy is deleted. */
+  /** The service has the copy: the new file gets the replaced one's resource, and that one the copy. Otherwise the copy is deleted. */
   #copied(id: IntentId, copy: RemoteEntry): boolean {
     const { store, intents, clock, vacated, onDirty } = this.#deps;
     return store.transact((tx) => {
@@ -172,19 +172,14 @@ export class Takeover {
       if (intent === undefined || parent === undefined) return false;
       mustBeUnknown(tx, copy.url);
       intents.end(tx, id);
-      const heir = tx.get('node', intent.owner);
-      const former = intent.resource === null ? undefined : ownerOf(tx, intent.resource);
-      const place = { parent, name: heir?.local?.name ?? '' };
+      const to = tx.get('node', intent.owner);
+      const from = intent.resource === null ? undefined : ownerOf(tx, intent.resource);
+      const place = { parent, name: to?.local?.name ?? '' };
       const known = intent.resource === null ? null : this.#takeable(tx, intent.resource, place);
       const facet = facetOf(copy, { parent, name: copy.name, shownAs: copy.name });
-      if (
-        isHeir(heir, place) &&
-        former !== undefined &&
-        needsItsBytes(former) &&
-        known?.sizeBytes === facet.sizeBytes
-      ) {
+      if (isReplacing(to, place) && from !== undefined && needsItsBytes(from) && known?.sizeBytes === facet.sizeBytes) {
         vacated.forget(place);
-        this.#pass(tx, former, { ...facet, nameBefore: known.name }, heir, known);
+        this.#pass(tx, from, { ...facet, nameBefore: known.name }, to, known);
         return true;
       }
       const surplus = recordSurplus(tx, 'file', facet, clock.nowMs());
@@ -193,24 +188,24 @@ export class Takeover {
     });
   }
 
-  /** @param instead the resource that the former file has from now on; null: none */
-  #pass(tx: Transaction, former: NodeRecord, instead: RemoteFacet | null, heir: NodeRecord, taken: RemoteFacet): void {
+  /** @param instead the resource that the replaced file has from now on; null: none */
+  #pass(tx: Transaction, from: NodeRecord, instead: RemoteFacet | null, to: NodeRecord, taken: RemoteFacet): void {
     const { clock, log, onDirty } = this.#deps;
     const nowMs = clock.nowMs();
-    if (former.local === null && instead === null) removeNode(tx, former, nowMs);
+    if (from.local === null && instead === null) removeNode(tx, from, nowMs);
     else {
       // Clean bytes are those of the copy. Its versions have other URLs than the cached ones.
-      const local = former.local === null || instead === null ? former.local : { ...former.local, content: null };
-      writeNode(tx, former, { ...former, local, remote: instead }, nowMs);
+      const local = from.local === null || instead === null ? from.local : { ...from.local, content: null };
+      writeNode(tx, from, { ...from, local, remote: instead }, nowMs);
     }
-    this.#give(tx, heir, taken);
-    log.debug({ ino: heir.ino, from: former.ino }, 'a save takes over the history of the file that had its name');
-    tx.afterCommit(() => onDirty(former.ino));
+    this.#give(tx, to, taken);
+    log.debug({ ino: to.ino, from: from.ino }, 'a save takes over the history of the file that had its name');
+    tx.afterCommit(() => onDirty(from.ino));
   }
 
-  #give(tx: Transaction, heir: NodeRecord, taken: RemoteFacet): void {
-    writeNode(tx, heir, { ...heir, remote: taken }, this.#deps.clock.nowMs());
-    tx.afterCommit(() => this.#deps.onDirty(heir.ino));
+  #give(tx: Transaction, to: NodeRecord, taken: RemoteFacet): void {
+    writeNode(tx, to, { ...to, remote: taken }, this.#deps.clock.nowMs());
+    tx.afterCommit(() => this.#deps.onDirty(to.ino));
   }
 
   async #restore(
@@ -274,13 +269,13 @@ export class Takeover {
       mustBeUnknown(tx, remote.resource);
       const owner = intents.get(id)?.owner;
       intents.end(tx, id);
-      const heir = owner === undefined ? undefined : tx.get('node', owner);
+      const to = owner === undefined ? undefined : tx.get('node', owner);
       const place = { parent: remote.parent, name: remote.shownAs };
       // The bytes of the deleted file are not kept here.
       const taken = { ...remote, content: null, createdHereMs: null };
-      if (isHeir(heir, place)) {
+      if (isReplacing(to, place)) {
         vacated.forget(place);
-        this.#give(tx, heir, taken);
+        this.#give(tx, to, taken);
         return true;
       }
       const surplus = recordSurplus(tx, 'file', taken, clock.nowMs());
@@ -300,7 +295,7 @@ export class Takeover {
   ): IntentId | null {
     const { store, intents, clock } = this.#deps;
     return store.transact((tx) => {
-      if (!isHeir(tx.get('node', owner), place)) return null;
+      if (!isReplacing(tx.get('node', owner), place)) return null;
       return intents.begin(tx, { ...started, owner, content: null }, clock.nowMs());
     });
   }
@@ -339,14 +334,14 @@ export interface TakeoverDeps {
   readonly deletion: 'trash' | 'forever';
 }
 
-function isHeir(node: NodeRecord | undefined, { parent, name }: NamePlace): node is NodeRecord {
+function isReplacing(node: NodeRecord | undefined, { parent, name }: NamePlace): node is NodeRecord {
   if (node?.kind !== 'file' || node.localOnly || node.remote !== null) return false;
   return node.local?.parent === parent && node.local.name === name;
 }
 
-/** Whether a former file shows the bytes of its resource. One that was changed since, or deleted, needs no copy of them. */
-function needsItsBytes(former: NodeRecord): boolean {
-  return former.local !== null && (former.local.content === null || !isContentDirty(former));
+/** Whether a replaced file shows the bytes of its resource. One that was changed since, or deleted, needs no copy of them. */
+function needsItsBytes(from: NodeRecord): boolean {
+  return from.local !== null && (from.local.content === null || !isContentDirty(from));
 }
 
 function isAsKnown(known: RemoteFacet, seen: RemoteResource | null): seen is RemoteResource {

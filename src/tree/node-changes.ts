@@ -11,7 +11,7 @@ export interface NodeEvents {
   written: [ino: Inode];
   /** Changes that no user operation made: by listings, by the sync, by a revalidation. */
   remote: [changes: readonly TreeInvalidation[]];
-  /** A save replaced the node of a file (`OwnershipTransfer`); emitted before the removal of the former one. */
+  /** A save replaced the node of a file (`OwnershipTransfer`); emitted before the removal of the replaced one. */
   ownershipTransferred: [from: Inode, to: Inode];
   /** Nodes came back that were pinned before they were gone; the store has their pins. */
   pinned: [inos: readonly Inode[]];

@@ -14,7 +14,7 @@ import { isBackupName, type NamePlace, type VacatedName, type VacatedNames } fro
 export class OwnershipTransfer {
   readonly #intents: Intents;
   readonly #changed: (ino: Inode, what: 'moved' | 'removed') => void;
-  readonly #succeeded: (former: Inode, heir: Inode) => void;
+  readonly #transferred: (from: Inode, to: Inode) => void;
   readonly #saveWindowMs: number;
   readonly #settleMs: number;
   readonly #vacated: VacatedNames;
@@ -28,11 +28,11 @@ export class OwnershipTransfer {
     /** A node other than the one that the user acted on became dirty or clean. */
     readonly changed: (ino: Inode, what: 'moved' | 'removed') => void;
     /** Another node is now the file that the user sees under this name. */
-    readonly succeeded: (former: Inode, heir: Inode) => void;
+    readonly transferred: (from: Inode, to: Inode) => void;
   }) {
     this.#intents = deps.intents;
     this.#changed = deps.changed;
-    this.#succeeded = deps.succeeded;
+    this.#transferred = deps.transferred;
     this.#vacated = deps.vacated;
     this.#isPinned = deps.isPinned;
     this.#saveWindowMs = deps.options.saveWindowMs;
@@ -69,7 +69,7 @@ export class OwnershipTransfer {
     // The target's operation in flight (an upload, or its creation) continues for the node that has its name now.
     if (target.remote !== null || source.remote === null) this.#intents.transfer(tx, target.ino, source.ino);
     removeNode(tx, target, nowMs);
-    tx.afterCommit(() => this.#succeeded(target.ino, source.ino));
+    tx.afterCommit(() => this.#transferred(target.ino, source.ino));
     return target.remote === null ? undefined : this.#takeOver(tx, source, target.remote, nowMs);
   }
 
@@ -85,7 +85,7 @@ export class OwnershipTransfer {
   }
 
   /**
-   * Rules (b) and (c): `parent`/`name` gets a file again. `source`: the node that is renamed there, undefined for a creation. `heir`: its
+   * Rules (b) and (c): `parent`/`name` gets a file again. `source`: the node that is renamed there, undefined for a creation. `to`: its
    * inode, or that of the new file.
    *
    * If a take-over needs the service (the rename or the deletion was pushed, or only the service has the bytes), the name is claimed, and
@@ -96,7 +96,7 @@ export class OwnershipTransfer {
     tx: Transaction,
     { parent, name, kind }: NamePlace & { readonly kind: NodeRecord['kind'] },
     source: NodeRecord | undefined,
-    heir: Inode,
+    to: Inode,
     nowMs: number,
   ): RemoteFacet | undefined {
     const place = { parent, name };
@@ -104,7 +104,7 @@ export class OwnershipTransfer {
     if (vacated === undefined || vacated.kind !== kind) return undefined;
     if (source !== undefined && (source.ino === vacated.ino || !this.isDraftFile(source, nowMs))) return undefined;
     const isRecent = nowMs - vacated.atMs < this.#settleMs;
-    const remote = isRecent ? this.#reclaimHere(tx, place, vacated, heir, nowMs) : undefined;
+    const remote = isRecent ? this.#reclaimHere(tx, place, vacated, to, nowMs) : undefined;
     if (remote === undefined) {
       tx.afterCommit(() => this.#vacated.claim(place, vacated));
       return undefined;
@@ -118,29 +118,29 @@ export class OwnershipTransfer {
     tx: Transaction,
     place: NamePlace,
     vacated: VacatedName,
-    heir: Inode,
+    to: Inode,
     nowMs: number,
   ): RemoteFacet | undefined {
-    const former = tx.get('node', vacated.ino);
-    if (former === undefined || former.remote === null) return undefined;
-    const { remote, local } = former;
+    const from = tx.get('node', vacated.ino);
+    if (from === undefined || from.remote === null) return undefined;
+    const { remote, local } = from;
     if (remote.parent !== place.parent || remote.shownAs !== place.name) return undefined;
     // An upload in flight for a deleted file continues for the file that has its name now. Other operations have to end first.
-    const intent = this.#intents.ownedBy(former.ino);
+    const intent = this.#intents.ownedBy(from.ino);
     if (intent !== undefined && (intent.content === null || local !== null)) return undefined;
     // The renamed node becomes a new file. Without a content of its own it shows the newest version of its resource, which is about to have
     // other bytes. Then the service has to copy it first.
     if (local !== null && local.content === null) return undefined;
     // `mv report.doc 2024.doc` and a new `report.doc`: the history stays with the renamed file.
     if (local !== null && (local.parent !== place.parent || !isBackupName(local.name, place.name))) return undefined;
-    tx.afterCommit(() => this.#succeeded(former.ino, heir));
+    tx.afterCommit(() => this.#transferred(from.ino, to));
     if (local === null) {
-      this.#intents.transfer(tx, former.ino, heir);
-      removeNode(tx, former, nowMs);
-      tx.afterCommit(() => this.#changed(former.ino, 'removed'));
+      this.#intents.transfer(tx, from.ino, to);
+      removeNode(tx, from, nowMs);
+      tx.afterCommit(() => this.#changed(from.ino, 'removed'));
     } else {
-      writeNode(tx, former, { ...former, remote: null }, nowMs);
-      tx.afterCommit(() => this.#changed(former.ino, 'moved'));
+      writeNode(tx, from, { ...from, remote: null }, nowMs);
+      tx.afterCommit(() => this.#changed(from.ino, 'moved'));
     }
     return remote;
   }

@@ -99,7 +99,7 @@ export class Tree {
       vacated: this.vacated,
       isPinned: (ino) => pinnedNodes(deps.store).includes(ino),
       changed: (ino, what) => this.#tellLocal(ino, what),
-      succeeded: (former, heir) => this.#changes.emit('ownershipTransferred', former, heir),
+      transferred: (from, to) => this.#changes.emit('ownershipTransferred', from, to),
     });
     this.#listings = new ListingApplication({
       ...deps,

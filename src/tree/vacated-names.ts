@@ -20,7 +20,7 @@ export interface NamePlace {
 
 /**
  * The names that files left within the last `--save-window`. A file that is created under such a name claims it: a save in the
- * making, which may take over the former file's resource and history (`tree/ownership-transfer`, `sync/takeover`).
+ * making, which may take over the replaced file's resource and history (`tree/ownership-transfer`, `sync/takeover`).
  *
  * In memory: after a restart a save that was not pushed yet goes on as a new file.
  */

@@ -5,13 +5,13 @@ import { InProcessApi } from './in-process-api.ts';
 import { conformanceSuite } from './suite.ts';
 
 // The file system itself, on its real store, without a kernel and without a service.
-let tower: FileSystemSide;
+let side: FileSystemSide;
 conformanceSuite('the file system in process', {
   can: [],
   differs: DOCUMENTED_DIFFERENCES,
   async open() {
-    tower = await FileSystemSide.build();
-    return new InProcessApi(new InProcessMount(tower.fileSystem));
+    side = await FileSystemSide.build();
+    return new InProcessApi(new InProcessMount(side.fileSystem));
   },
-  close: () => tower.close(),
+  close: () => side.close(),
 });

@@ -25,12 +25,12 @@ async function place() {
   };
   service.put('image', Buffer.alloc(96 * MIB, 1));
   service.put('note', Buffer.alloc(10_000, 2));
-  const tower = await FileSystemSide.build({ listing: service, source: service });
-  return { queue, begun, tower, mount: new InProcessMount(tower.fileSystem) };
+  const side = await FileSystemSide.build({ listing: service, source: service });
+  return { queue, begun, side, mount: new InProcessMount(side.fileSystem) };
 }
 
 test('a read of another file does not wait for the completion of a partly changed long file', async () => {
-  const { begun, tower, mount } = await place();
+  const { begun, side, mount } = await place();
   await mount.stat('note');
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));
@@ -41,11 +41,11 @@ test('a read of another file does not wait for the completion of a partly change
 
   expect(begun.indexOf('note') - before).toBeLessThan(24);
   await mount.close(fd);
-  await tower.close();
+  await side.close();
 });
 
 test('a read of the end of a partly changed long file does not wait for its completion', async () => {
-  const { begun, tower, mount } = await place();
+  const { begun, side, mount } = await place();
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));
   await until(() => begun.length > 0);
@@ -55,11 +55,11 @@ test('a read of the end of a partly changed long file does not wait for its comp
 
   expect(begun.length - before).toBeLessThan(48);
   await mount.close(fd);
-  await tower.close();
+  await side.close();
 });
 
 test('an upload does not wait for the completion of a partly changed long file', async () => {
-  const { queue, begun, tower, mount } = await place();
+  const { queue, begun, side, mount } = await place();
   const fd = await mount.open('image', 'r+');
   await mount.write(fd, 40 * MIB, Buffer.from('changed'));
   await until(() => begun.length > 0);
@@ -73,5 +73,5 @@ test('an upload does not wait for the completion of a partly changed long file',
 
   expect(at - before).toBeLessThan(48);
   await mount.close(fd);
-  await tower.close();
+  await side.close();
 });

@@ -14,20 +14,20 @@ async function opened(blocks: number) {
   const clock = new ManualClock();
   const bytes = Buffer.alloc(blocks * BLOCK_BYTES, 7);
   service.put('file', bytes);
-  const tower = await FileSystemSide.build({
+  const side = await FileSystemSide.build({
     listing: service,
     source: service,
     clock,
     readTimeoutMs: 600_000,
     contents: { cacheBytes: 0 },
   });
-  const mount = new InProcessMount(tower.fileSystem);
+  const mount = new InProcessMount(side.fileSystem);
   const fd = await mount.open('file', 'r');
-  return { service, clock, bytes, tower, mount, fd };
+  return { service, clock, bytes, side, mount, fd };
 }
 
 test('a block that was here before its file is fetched whole, and is given up between its being written and our hearing of it, is no hole', async () => {
-  const { service, clock, bytes, tower, mount, fd } = await opened(4);
+  const { service, clock, bytes, side, mount, fd } = await opened(4);
   // A fetch that breaks off leaves the first block.
   Object.assign(service, {
     bytesBeforeHalt: BLOCK_BYTES,
@@ -44,7 +44,7 @@ test('a block that was here before its file is fetched whole, and is given up be
     const file = openSync((target as { path: string }).path, 'r+');
     writeSync(file, bytes, 0, bytes.byteLength, 0);
     closeSync(file);
-    tower.contents.collect();
+    side.contents.collect();
     written({ ...extent, checksums: arriving.take() });
     return { extent, bytes: null };
   };
@@ -52,11 +52,11 @@ test('a block that was here before its file is fetched whole, and is given up be
   expect((await mount.read(fd, 3 * BLOCK_BYTES, 10))[0]).toBe(7);
   expect((await mount.read(fd, 0, 10))[0]).toBe(7);
   await mount.close(fd);
-  await tower.close();
+  await side.close();
 });
 
 test('a block of another fetch is not evicted during a read from a service that always sends the whole file', async () => {
-  const { service, clock, tower, mount, fd } = await opened(40);
+  const { service, clock, side, mount, fd } = await opened(40);
   service.ignoresRange = true;
   // The first one is told of a moment after it was written, and half a minute after another one brought the same.
   const readVersion = service.readVersion.bind(service);
@@ -76,7 +76,7 @@ test('a block of another fetch is not evicted during a read from a service that 
       (there) => told.push(() => written(there)),
       signal,
     );
-    tower.contents.collect();
+    side.contents.collect();
     for (const tell of told) tell();
     return fetched;
   };
@@ -88,5 +88,5 @@ test('a block of another fetch is not evicted during a read from a service that 
   expect((await first)[0]).toBe(7);
   expect((await mount.read(fd, 0, 10))[0]).toBe(7);
   await mount.close(fd);
-  await tower.close();
+  await side.close();
 });

@@ -18,16 +18,16 @@ import { VersionService } from './version-service.ts';
 const MIB = 1024 * 1024;
 
 let service: VersionService;
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   service = new VersionService();
-  tower = await FileSystemSide.build({ listing: service, source: service });
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build({ listing: service, source: service });
+  mount = new InProcessMount(side.fileSystem);
 });
 
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 /** Bytes of which no two blocks are alike. */
 function bytesOf(length: number, seed = 1): Buffer {
@@ -123,7 +123,7 @@ describe('of a large file that was listed', () => {
 
     await list(1);
 
-    expect(tower.tree.child(ROOT_INODE, 'large')?.local).toMatchObject({ content: null, sizeBytes: 3 * MIB });
+    expect(side.tree.child(ROOT_INODE, 'large')?.local).toMatchObject({ content: null, sizeBytes: 3 * MIB });
   });
 
   test('a newer listing drops what was learnt', async () => {
@@ -133,9 +133,9 @@ describe('of a large file that was listed', () => {
     const newer = bytesOf(3 * MIB, 7);
     service.put('large', newer, 2_000_000_000);
 
-    await tower.freshness.refresh(ROOT_INODE);
+    await side.freshness.refresh(ROOT_INODE);
 
-    expect(tower.tree.node(ino)?.local?.content).toBeNull();
+    expect(side.tree.node(ino)?.local?.content).toBeNull();
     expect(Buffer.compare(await mount.readFile('large'), newer)).toBe(0);
   });
 
@@ -276,9 +276,9 @@ test('blocks of a small file that have landed are not asked for again while the 
 testUnless(missingAddon())(
   'the read-ahead of a sequential reader is an eighth of the cache, and its open file stays within the cache size',
   async () => {
-    await tower.close();
-    tower = await FileSystemSide.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
-    mount = new InProcessMount(tower.fileSystem);
+    await side.close();
+    side = await FileSystemSide.build({ listing: service, source: service, contents: { cacheBytes: 40 * MIB } });
+    mount = new InProcessMount(side.fileSystem);
     const sizeBytes = 96 * MIB;
     service.put('long', bytesOf(sizeBytes));
     const fetchedBytes = (): number => service.fetches.reduce((sum, { extent }) => sum + extent.end - extent.start, 0);
@@ -286,15 +286,15 @@ testUnless(missingAddon())(
     const read = async (from: number, to: number): Promise<void> => {
       for (let at = from; at < to; at += 64 * 1024) await mount.read(fd, at, 64 * 1024);
     };
-    await tower.contents.takeStock(new AbortController().signal);
+    await side.contents.takeStock(new AbortController().signal);
 
     await read(0, 25 * MIB);
     expect(fetchedBytes()).toBeLessThanOrEqual(30 * MIB);
 
     await read(25 * MIB, 90 * MIB);
-    tower.contents.collect();
+    side.contents.collect();
     // What is read just now may take 32 MiB beyond the cache size.
-    expect(tower.contents.usage().cacheBytes).toBeLessThanOrEqual(73 * MIB);
+    expect(side.contents.usage().cacheBytes).toBeLessThanOrEqual(73 * MIB);
     expect(fetchedBytes()).toBeLessThanOrEqual(sizeBytes);
     await mount.close(fd);
   },
@@ -379,7 +379,7 @@ test('a disk that fills while bytes land is not heard of by who reads them: they
 });
 
 test('on a disk that became read-only, uncached files are read and not cached', async () => {
-  await tower.close();
+  await side.close();
   let isReadOnly = false;
   const refused = (what: string): StorageError => storageErrorOf(Object.assign(new Error(), { code: 'EROFS' }), what);
   const write: Disk['write'] = (...args) => {
@@ -398,8 +398,8 @@ test('on a disk that became read-only, uncached files are read and not cached', 
       return service.readVersion(version, extent, sizeBytes, target, ...rest);
     },
   };
-  tower = await FileSystemSide.build({ listing: service, source, disk: { ...systemDisk, write, open } });
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build({ listing: service, source, disk: { ...systemDisk, write, open } });
+  mount = new InProcessMount(side.fileSystem);
   const [begun, unread] = [bytesOf(4 * MIB), bytesOf(3 * MIB, 7)];
   service.put('begun', begun);
   service.put('unread', unread);
@@ -496,7 +496,7 @@ test('interrupting one of two who wait for the same bytes does not fail the othe
   const bytes = bytesOf(4 * MIB);
   service.put('file', bytes);
   const interrupt = new AbortController();
-  const hasty = new InProcessMount(tower.fileSystem, { signal: interrupt.signal });
+  const hasty = new InProcessMount(side.fileSystem, { signal: interrupt.signal });
   const [one, two] = [await hasty.open('file', 'r'), await mount.open('file', 'r')];
   await mount.read(two, 0, 1);
   const { opened, open } = gate();
@@ -598,7 +598,7 @@ describe('fetching ahead', () => {
   test('meets damage further on, which is no error for who reads here', async () => {
     const bytes = bytesOf(16 * MIB);
     service.put('file', bytes);
-    const { contents } = tower;
+    const { contents } = side;
     const pieces = contents.pieces.bind(contents);
     let refused = 0;
     contents.pieces = (id, extent) => {
@@ -647,7 +647,7 @@ describe('fetching ahead', () => {
       await mount.read(fd, length - 1, 1);
       await mount.close(fd);
     }
-    const [one, two] = ['one', 'two'].map((name) => tower.tree.child(ROOT_INODE, name)?.local?.content as ContentId);
+    const [one, two] = ['one', 'two'].map((name) => side.tree.child(ROOT_INODE, name)?.local?.content as ContentId);
     const { opened, open } = gate();
     service.gate = opened;
     service.fetches.length = 0;
@@ -655,18 +655,18 @@ describe('fetching ahead', () => {
     const handle = new AbortController();
     setMaxListeners(0, handle.signal); // as of an open file (fs/file-handle): one for each fetch under way
     for (let at = 0; at + step < length; at += step)
-      tower.reader.prefetch(one as ContentId, { start: at, end: at + step }, handle.signal);
+      side.reader.prefetch(one as ContentId, { start: at, end: at + step }, handle.signal);
     expect(asked()).toBeGreaterThanOrEqual(256 * MIB);
     expect(asked()).toBeLessThan(256 * MIB + step);
     const before = asked();
     const other = new AbortController();
-    tower.reader.prefetch(two as ContentId, { start: 0, end: step }, other.signal);
+    side.reader.prefetch(two as ContentId, { start: 0, end: step }, other.signal);
     expect(asked()).toBe(before);
 
     handle.abort(new DOMException('closed', 'AbortError'));
     open();
     const isTaken = () => {
-      tower.reader.prefetch(two as ContentId, { start: 0, end: step }, other.signal);
+      side.reader.prefetch(two as ContentId, { start: 0, end: step }, other.signal);
       return asked() > before;
     };
     await expect.poll(isTaken, { interval: 5, timeout: 30_000 }).toBe(true);
@@ -692,9 +692,9 @@ describe('fetching ahead', () => {
     service.gate = null;
 
     const { ino } = await mount.stat('file');
-    const content = tower.store.get('node', ino)?.local?.content;
+    const content = side.store.get('node', ino)?.local?.content;
     if (content == null) throw new Error('not pinned');
-    const missing = tower.contents
+    const missing = side.contents
       .pieces(content, { start: 4 * MIB, end: 32 * MIB })
       .filter(({ kind }) => kind === 'missing');
     expect(missing.reduce((sum, { length }) => sum + length, 0)).toBeGreaterThan(20 * MIB);
@@ -711,7 +711,7 @@ describe('one open never mixes two versions', () => {
     for (let at = 0; at < before.length; at += MIB) {
       pieces.push(await mount.read(fd, at, MIB));
       service.put('file', after, 2_000_000 + at);
-      await tower.freshness.refresh();
+      await side.freshness.refresh();
     }
     expect(Buffer.compare(Buffer.concat(pieces), before)).toBe(0);
     await mount.close(fd);
@@ -824,9 +824,9 @@ describe('writing over what the service has', () => {
     await mount.write(fd, 0, Buffer.from('X'));
     await mount.close(fd);
     const { ino } = await mount.stat('file');
-    const content = tower.store.get('node', ino)?.local?.content;
+    const content = side.store.get('node', ino)?.local?.content;
     if (content == null) throw new Error('no draft');
-    await tower.reader.complete(content, { start: 0, end: bytes.length }, AbortSignal.timeout(5_000));
+    await side.reader.complete(content, { start: 0, end: bytes.length }, AbortSignal.timeout(5_000));
     service.dropVersion(version);
 
     bytes.write('X', 0);

@@ -33,7 +33,7 @@ export interface Request {
 }
 
 export interface Place {
-  readonly tower: FaultySide;
+  readonly side: FaultySide;
   readonly client: RawClient;
   /** The folder that is mounted. */
   readonly folder: string;
@@ -55,13 +55,13 @@ async function told(doing: Promise<unknown>): Promise<string> {
 /** A change that is made here and pushed: the program is told at once, the service in its own time. */
 async function pushed(there: Place, doing: Promise<unknown>): Promise<string> {
   const here = await told(doing);
-  const push = await there.tower.settled();
+  const push = await there.side.settled();
   return here === 'works' ? push : `${here}; ${push}`;
 }
 
-const withFile = async ({ client, folder, tower }: Place): Promise<void> => {
+const withFile = async ({ client, folder, side }: Place): Promise<void> => {
   await client.createFilled(folder, 'file', OLD);
-  await eventually(() => tower.mount.readFile('file'));
+  await eventually(() => side.mount.readFile('file'));
 };
 
 /** A listing of a whole account, asked for by the folder that shows it; those above it are listed already. */
@@ -73,23 +73,23 @@ function accountListing(name: string, path: Request['path'], above: readonly str
     path,
     body: 'document',
     shows: 'account',
-    prepare: async ({ tower }) => {
-      for (const folder of above) await eventually(() => tower.mount.readdir(folder));
+    prepare: async ({ side }) => {
+      for (const folder of above) await eventually(() => side.mount.readdir(folder));
     },
-    act: ({ tower }) => told(tower.mount.readdir(shown)),
-    again: ({ tower }) => tower.refresh(),
+    act: ({ side }) => told(side.mount.readdir(shown)),
+    again: ({ side }) => side.refresh(),
   };
 }
 
-const withFolder = async ({ client, folder, tower }: Place): Promise<void> => {
+const withFolder = async ({ client, folder, side }: Place): Promise<void> => {
   await client.createFolder(folder, 'sub');
-  await eventually(() => tower.mount.readdir('sub'));
+  await eventually(() => side.mount.readdir('sub'));
 };
 
 const PUBLIC_LINK = 'user.cfs.public_link';
 
-function setLink({ tower }: Place): Promise<void> {
-  return tower.mount.setxattr('file', PUBLIC_LINK, Buffer.from('on'));
+function setLink({ side }: Place): Promise<void> {
+  return side.mount.setxattr('file', PUBLIC_LINK, Buffer.from('on'));
 }
 
 async function linkOnService({ client, folder }: Place): Promise<string | null> {
@@ -115,7 +115,7 @@ export const REQUESTS: readonly Request[] = [
     on: 'POST',
     path: 'authorization',
     body: 'document',
-    act: ({ tower }) => told(tower.mount.readdir('.')),
+    act: ({ side }) => told(side.mount.readdir('.')),
   },
   {
     name: 'list a folder',
@@ -124,7 +124,7 @@ export const REQUESTS: readonly Request[] = [
     path: 'folderContents',
     body: 'document',
     prepare: async ({ client, folder }) => void (await client.createFilled(folder, 'file', OLD)),
-    act: ({ tower }) => told(tower.mount.readdir('.')),
+    act: ({ side }) => told(side.mount.readdir('.')),
   },
   ...(['file', 'folder'] as const).map(
     (kind): Request => ({
@@ -133,14 +133,14 @@ export const REQUESTS: readonly Request[] = [
       on: 'GET',
       path: kind,
       body: 'document',
-      prepare: async ({ client, folder, tower }) => {
+      prepare: async ({ client, folder, side }) => {
         const goes =
           kind === 'file' ? await client.createFilled(folder, 'goes', OLD) : await client.createFolder(folder, 'goes');
-        await eventually(() => tower.mount.readdir('.'));
+        await eventually(() => side.mount.readdir('.'));
         await client.send('DELETE', goes);
       },
-      act: ({ tower }) => told(tower.refresh()),
-      again: ({ tower }) => tower.refresh(),
+      act: ({ side }) => told(side.refresh()),
+      again: ({ side }) => side.refresh(),
     }),
   ),
   accountListing('learn what the account has', 'user', [], '.'),
@@ -162,11 +162,11 @@ export const REQUESTS: readonly Request[] = [
     on: 'GET',
     path: 'fileVersions',
     body: 'document',
-    prepare: async ({ client, folder, tower }) => {
+    prepare: async ({ client, folder, side }) => {
       await client.createFilled(folder, 'file', OLD);
-      await eventually(() => tower.mount.readdir('.'));
+      await eventually(() => side.mount.readdir('.'));
     },
-    act: ({ tower }) => told(tower.mount.readFile('file')),
+    act: ({ side }) => told(side.mount.readFile('file')),
   },
   readingBytes('read its bytes', { isDownLimited: false }),
   readingBytes('read its bytes, with TLS or --down-limit', { isDownLimited: true }),
@@ -176,8 +176,8 @@ export const REQUESTS: readonly Request[] = [
     on: 'POST',
     path: 'folder',
     body: 'document',
-    prepare: async ({ tower }) => void (await eventually(() => tower.mount.readdir('.'))),
-    act: (there) => pushed(there, there.tower.mount.writeFile('made', NEW)),
+    prepare: async ({ side }) => void (await eventually(() => side.mount.readdir('.'))),
+    act: (there) => pushed(there, there.side.mount.writeFile('made', NEW)),
   },
   {
     name: 'send its first bytes',
@@ -185,8 +185,8 @@ export const REQUESTS: readonly Request[] = [
     on: 'PUT',
     path: 'fileData',
     body: 'data up',
-    prepare: async ({ tower }) => void (await eventually(() => tower.mount.readdir('.'))),
-    act: (there) => pushed(there, there.tower.mount.writeFile('made', NEW)),
+    prepare: async ({ side }) => void (await eventually(() => side.mount.readdir('.'))),
+    act: (there) => pushed(there, there.side.mount.writeFile('made', NEW)),
   },
   ...(
     [
@@ -202,7 +202,7 @@ export const REQUESTS: readonly Request[] = [
       path,
       body,
       prepare: withFile,
-      act: (there) => pushed(there, there.tower.mount.writeFile('file', NEW)),
+      act: (there) => pushed(there, there.side.mount.writeFile('file', NEW)),
     }),
   ),
   {
@@ -213,7 +213,7 @@ export const REQUESTS: readonly Request[] = [
     body: 'document',
     after: { on: 'PUT', path: 'fileVersionData', then: { status: 500 } },
     prepare: withFile,
-    act: (there) => pushed(there, there.tower.mount.writeFile('file', NEW)),
+    act: (there) => pushed(there, there.side.mount.writeFile('file', NEW)),
   },
   {
     name: 'make a folder',
@@ -221,8 +221,8 @@ export const REQUESTS: readonly Request[] = [
     on: 'POST',
     path: 'folder',
     body: 'document',
-    prepare: async ({ tower }) => void (await eventually(() => tower.mount.readdir('.'))),
-    act: (there) => pushed(there, there.tower.mount.mkdir('made')),
+    prepare: async ({ side }) => void (await eventually(() => side.mount.readdir('.'))),
+    act: (there) => pushed(there, there.side.mount.mkdir('made')),
   },
   {
     name: 'rename a file',
@@ -231,7 +231,7 @@ export const REQUESTS: readonly Request[] = [
     path: 'file',
     body: 'document',
     prepare: withFile,
-    act: (there) => pushed(there, there.tower.mount.rename('file', 'renamed')),
+    act: (there) => pushed(there, there.side.mount.rename('file', 'renamed')),
   },
   {
     name: 'rename a folder',
@@ -239,11 +239,11 @@ export const REQUESTS: readonly Request[] = [
     on: 'PUT',
     path: 'folder',
     body: 'document',
-    prepare: async ({ client, folder, tower }) => {
+    prepare: async ({ client, folder, side }) => {
       await client.createFilled(await client.createFolder(folder, 'sub'), 'inside', OLD);
-      await eventually(() => tower.mount.readdir('sub'));
+      await eventually(() => side.mount.readdir('sub'));
     },
-    act: (there) => pushed(there, there.tower.mount.rename('sub', 'renamed')),
+    act: (there) => pushed(there, there.side.mount.rename('sub', 'renamed')),
   },
   {
     name: 'set a public link',
@@ -259,7 +259,7 @@ export const REQUESTS: readonly Request[] = [
     },
     again: async (there) => {
       await setLink(there);
-      const link = await there.tower.mount.getxattr('file', PUBLIC_LINK);
+      const link = await there.side.mount.getxattr('file', PUBLIC_LINK);
       expect(Buffer.from(link).toString(), 'the link').toBe(await linkOnService(there));
     },
   },
@@ -270,7 +270,7 @@ export const REQUESTS: readonly Request[] = [
     path: 'file',
     body: 'document',
     prepare: withFile,
-    act: (there) => pushed(there, there.tower.mount.unlink('file')),
+    act: (there) => pushed(there, there.side.mount.unlink('file')),
   },
   {
     name: 'learn where the trash is',
@@ -279,7 +279,7 @@ export const REQUESTS: readonly Request[] = [
     path: 'user',
     body: 'document',
     prepare: withFile,
-    act: (there) => pushed(there, there.tower.mount.unlink('file')),
+    act: (there) => pushed(there, there.side.mount.unlink('file')),
   },
   ...(
     [
@@ -294,7 +294,7 @@ export const REQUESTS: readonly Request[] = [
       path,
       body: 'document',
       prepare: withFolder,
-      act: (there) => pushed(there, there.tower.mount.rmdir('sub')),
+      act: (there) => pushed(there, there.side.mount.rmdir('sub')),
     }),
   ),
   {
@@ -305,7 +305,7 @@ export const REQUESTS: readonly Request[] = [
     body: 'none',
     deletion: 'forever',
     prepare: withFile,
-    act: (there) => pushed(there, there.tower.mount.unlink('file')),
+    act: (there) => pushed(there, there.side.mount.unlink('file')),
   },
   {
     name: 'delete a folder permanently',
@@ -315,7 +315,7 @@ export const REQUESTS: readonly Request[] = [
     body: 'none',
     deletion: 'forever',
     prepare: withFolder,
-    act: (there) => pushed(there, there.tower.mount.rmdir('sub')),
+    act: (there) => pushed(there, there.side.mount.rmdir('sub')),
   },
 ];
 
@@ -360,14 +360,14 @@ export async function onService(client: RawClient, folder: string, prefix = ''):
 }
 
 /** The same of what is here. */
-export async function inMount(tower: FaultySide, folder = '.', prefix = ''): Promise<string[]> {
-  const { mount } = tower;
+export async function inMount(side: FaultySide, folder = '.', prefix = ''): Promise<string[]> {
+  const { mount } = side;
   const found: string[] = [];
   for (const { name } of await mount.readdir(folder)) {
     if (name === '.' || name === '..') continue;
     const path = `${prefix}${name}`;
     const { kind } = await mount.lstat(path);
-    if (kind === 'folder') found.push(`${path}/`, ...(await inMount(tower, path, `${path}/`)));
+    if (kind === 'folder') found.push(`${path}/`, ...(await inMount(side, path, `${path}/`)));
     else if (kind === 'symlink') found.push(`${path} -> ${await mount.readlink(path)}`);
     else found.push(`${path}: ${await mount.readFile(path)}`);
   }
@@ -377,12 +377,12 @@ export async function inMount(tower: FaultySide, folder = '.', prefix = ''): Pro
 function readingBytes(name: string, { isDownLimited }: { isDownLimited: boolean }): Request {
   return {
     ...{ name, isDownLimited, group: 'read', on: 'GET', path: 'fileVersionData', body: 'data down' },
-    prepare: async ({ client, folder, tower }) => {
+    prepare: async ({ client, folder, side }) => {
       await client.createFilled(folder, 'file', OLD);
-      await eventually(() => tower.mount.readdir('.'));
+      await eventually(() => side.mount.readdir('.'));
     },
-    act: async ({ tower }) => {
-      const read = tower.mount.readFile('file');
+    act: async ({ side }) => {
+      const read = side.mount.readFile('file');
       const answer = await told(read);
       return answer === 'works' && Buffer.compare(await read, OLD) !== 0 ? 'WRONG BYTES' : answer;
     },

@@ -132,27 +132,27 @@ async function outcomeOf(lane: Lane, { request, column, times, waits }: Cell, nu
       : await user.client.createFolder(user.folder('2'), `cell ${number}`);
   const { origin } = server;
   const root = folder as ResourceUrl;
-  const tower = await FaultySide.build({ origin, user, root, shows, waits, deletion, isDownLimited });
+  const side = await FaultySide.build({ origin, user, root, shows, waits, deletion, isDownLimited });
   try {
-    const signIn = () => tower.service.signIn({ username: user.email, password: TEST_PASSWORD });
-    const there: Place = { tower, client: user.client, folder, signIn };
+    const signIn = () => side.service.signIn({ username: user.email, password: TEST_PASSWORD });
+    const there: Place = { side, client: user.client, folder, signIn };
     await request.prepare?.(there);
     const { on, path, after } = request;
     server.faults = [...(after === undefined ? [] : [after]), { on, path, times, then: fault }];
     const outcome = await request.act(there);
     server.faults = [];
     if (request.group === 'login') return outcome;
-    await tower.recover();
+    await side.recover();
     await request.again?.(there);
     await eventually(async () => {
-      const here = await inMount(tower);
+      const here = await inMount(side);
       const there = shows === 'account' ? ACCOUNT : await onService(user.client, folder);
       expect(there, 'what the service has, and what is here').toEqual(here);
     });
     return outcome;
   } finally {
     server.faults = [];
-    await tower.close();
+    await side.close();
   }
 }
 

@@ -44,18 +44,18 @@ const LOOK_MS = 2;
 /** System calls at one end, the real client and HTTP at the other, everything of ours between them, in this process. */
 export class FaultySide {
   readonly service: HttpService;
-  readonly tower: FileSystemSide;
+  readonly side: FileSystemSide;
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
 
   private constructor(parts: {
     service: HttpService;
-    tower: FileSystemSide;
+    side: FileSystemSide;
     sync: SyncLoop;
     mounted: ComposedFileSystem;
   }) {
     this.service = parts.service;
-    this.tower = parts.tower;
+    this.side = parts.side;
     this.sync = parts.sync;
     this.mount = new InProcessMount(parts.mounted);
   }
@@ -84,27 +84,27 @@ export class FaultySide {
       ...{ service, clock, log, ...(options.shows === 'account' && { reading: account }) },
       ...(options.isDownLimited && { limits: { upBytesPerSecond: null, downBytesPerSecond: 1e12 } }),
     });
-    const tower = await FileSystemSide.build({
+    const side = await FileSystemSide.build({
       clock,
       root,
       listing: transfer.listings,
       source: transfer.versions,
       readTimeoutMs,
     });
-    const { store, contents, names, intents, reader, fileSystem, changes } = tower;
+    const { store, contents, names, intents, reader, fileSystem, changes } = side;
     const sync = new SyncLoop({
       store,
       contents,
       names,
       intents,
-      vacated: tower.tree.vacated,
+      vacated: side.tree.vacated,
       changes: transfer.changes,
       uploads: transfer.uploads,
       complete: (content, extent, signal) => reader.complete(content, extent, signal),
       isOpen: (ino) => fileSystem.files.isOpen(ino),
       isBeingWritten: () => false,
       isOpenForWriting: () => false,
-      health: tower.health,
+      health: side.health,
       clock,
       log,
       onEvent: () => {},
@@ -121,9 +121,9 @@ export class FaultySide {
     changes.on('local', (ino) => sync.changed(ino));
     changes.on('written', (ino) => sync.changed(ino));
     sync.start();
-    const { tree, freshness } = tower;
+    const { tree, freshness } = side;
     const shutdown = new AbortController().signal;
-    const retry = new RequestRetry({ health: tower.health, clock, log, shutdown, readTimeoutMs });
+    const retry = new RequestRetry({ health: side.health, clock, log, shutdown, readTimeoutMs });
     const source = transfer.versions;
     const history = new FileHistory({ source, retry, clock });
     const mounted = new ComposedFileSystem({
@@ -140,7 +140,7 @@ export class FaultySide {
       places: null,
       showVersions: false,
     });
-    return new FaultySide({ service, tower, sync, mounted });
+    return new FaultySide({ service, side, sync, mounted });
   }
 
   /** Until what is pending was pushed, or it is known why it is not. */
@@ -148,7 +148,7 @@ export class FaultySide {
     const begunMs = systemClock.elapsedMs();
     for (;;) {
       const { pending, pushing, parked, postponed } = this.sync.status();
-      const { failure } = this.tower.health;
+      const { failure } = this.side.health;
       if (pending === 0 && pushing === 0) return 'done';
       if (failure instanceof SignInError) return 'sign in';
       if (failure !== null) return 'offline';
@@ -161,10 +161,10 @@ export class FaultySide {
 
   /** As a person would when the trouble is over: the line is there again, what is parked is tried again. */
   async recover(): Promise<void> {
-    this.tower.health.reachable();
+    this.side.health.reachable();
     const begunMs = systemClock.elapsedMs();
     while (this.sync.status().pending > 0 || this.sync.status().pushing > 0) {
-      if (this.sync.status().parked.length > 0 || this.tower.health.failure instanceof SignInError) this.sync.retry();
+      if (this.sync.status().parked.length > 0 || this.side.health.failure instanceof SignInError) this.sync.retry();
       if (systemClock.elapsedMs() - begunMs > CONVERGE_MS_MAX) {
         throw new Error(`not pushed after the trouble: ${JSON.stringify(this.sync.status())}`);
       }
@@ -174,13 +174,13 @@ export class FaultySide {
 
   /** As `cfs refresh`. */
   refresh(): Promise<void> {
-    return this.tower.freshness.refresh();
+    return this.side.freshness.refresh();
   }
 
   async close(): Promise<void> {
     await this.sync.stop();
     await this.service.close();
-    await this.tower.close();
+    await this.side.close();
   }
 }
 

@@ -28,14 +28,14 @@ type Files = Map<string, Buffer>;
 class Session {
   readonly promised: Files = new Map();
   refusals = 0;
-  readonly #tower: SyncedSide;
+  readonly #side: SyncedSide;
 
-  constructor(tower: SyncedSide) {
-    this.#tower = tower;
+  constructor(side: SyncedSide) {
+    this.#side = side;
   }
 
   async run(): Promise<void> {
-    const { mount } = this.#tower;
+    const { mount } = this.#side;
     await this.#do(
       ['d/'],
       () => mount.mkdir('d'),
@@ -45,13 +45,13 @@ class Session {
     await this.#save('inline', bytes(9_000, 'inline'));
     await this.#save('long', bytes(300_000, 'long'));
     await this.#save('d/inside', bytes(40_000, 'inside'));
-    await this.#tower.pass(2_500); // pushed
+    await this.#side.pass(2_500); // pushed
     await this.#save('short', bytes(20_000, 'no longer short'));
     await this.#patch('long', 150_000, bytes(70_000, 'patched'));
     await this.#save('d/~temporary', bytes(50_000, 'saved by rename'));
     await this.#rename('d/~temporary', 'd/inside');
     await this.#patch('inline', 9_000, bytes(30_000, 'appended'));
-    await this.#tower.pass(2_500);
+    await this.#side.pass(2_500);
     await this.#truncate('long', 100_001);
     await this.#rename('inline', 'd/moved');
     await this.#do(
@@ -60,7 +60,7 @@ class Session {
       (files) => files.delete('short'),
     );
     await this.#save('last', bytes(33_000, 'last'));
-    await this.#tower.pass(2_500);
+    await this.#side.pass(2_500);
   }
 
   /** Makes what a call changes, unless it is refused: then what it touched is looked at, and holds from then on. */
@@ -83,7 +83,7 @@ class Session {
   }
 
   async #save(path: string, wanted: Buffer): Promise<void> {
-    const { mount } = this.#tower;
+    const { mount } = this.#side;
     const before = this.promised.get(path);
     const saved = await this.#do(
       [path],
@@ -99,7 +99,7 @@ class Session {
     const wanted = Buffer.alloc(Math.max(before.byteLength, offset + patch.byteLength));
     before.copy(wanted);
     patch.copy(wanted, offset);
-    const { mount } = this.#tower;
+    const { mount } = this.#side;
     const write = async () => {
       const fd = await mount.open(path, 'r+');
       const refusal = await errorOf(mount.write(fd, offset, patch));
@@ -116,7 +116,7 @@ class Session {
   async #truncate(path: string, sizeBytes: number): Promise<void> {
     const before = this.promised.get(path);
     if (before === undefined) return;
-    const cut = () => this.#tower.mount.truncate(path, sizeBytes);
+    const cut = () => this.#side.mount.truncate(path, sizeBytes);
     const isCut = await this.#do([path], cut, (files) => files.set(path, before.subarray(0, sizeBytes)));
     if (!isCut) await this.#lookAt(path, before, () => false);
   }
@@ -126,7 +126,7 @@ class Session {
     const before = this.promised.get(to);
     const isRenamed = await this.#do(
       [from, to],
-      () => this.#tower.mount.rename(from, to),
+      () => this.#side.mount.rename(from, to),
       (files) => {
         files.set(to, moved as Buffer);
         files.delete(from);
@@ -139,7 +139,7 @@ class Session {
 
   /** After a refusal the file is what it was, or something that `isPart` allows; that stays. */
   async #lookAt(path: string, before: Buffer | undefined, isPart: (found: Buffer) => boolean): Promise<void> {
-    const found = await this.#tower.mount.readFile(path).catch((error: FsError) => {
+    const found = await this.#side.mount.readFile(path).catch((error: FsError) => {
       expect(error.errno, `reading ${path} after a refusal`).toBe('ENOENT');
       return undefined;
     });
@@ -199,23 +199,23 @@ function onPaper(files: Files): string[] {
 /** @returns how many steps needed room, and how many calls were refused */
 async function live(fullFrom: number, once: boolean): Promise<{ steps: number; refusals: number; wasFull: boolean }> {
   const filling = new FillingDisk();
-  const tower = await SyncedSide.build({ disk: filling.disk, segmentBytes: SEGMENT_BYTES });
-  await tower.mount.readdir('.'); // a listing that was never kept cannot be shown
+  const side = await SyncedSide.build({ disk: filling.disk, segmentBytes: SEGMENT_BYTES });
+  await side.mount.readdir('.'); // a listing that was never kept cannot be shown
   const opened = filling.steps;
   filling.fullFrom = opened + fullFrom;
   filling.once = once;
-  const session = new Session(tower);
+  const session = new Session(side);
   await session.run();
   const steps = filling.steps - opened;
-  expect(differences(await treeOf(tower.mount), session.promised), 'while the disk is full').toEqual([]);
+  expect(differences(await treeOf(side.mount), session.promised), 'while the disk is full').toEqual([]);
   filling.makeRoom();
-  tower.sync.retry();
-  await tower.converge();
-  expect(differences(await treeOf(tower.mount), session.promised), 'when there is room').toEqual([]);
-  expect(onService(tower), 'what the service has').toEqual(onPaper(session.promised));
-  const { directory } = tower.tower;
-  await tower.close('keep');
-  const { clock, service } = tower;
+  side.sync.retry();
+  await side.converge();
+  expect(differences(await treeOf(side.mount), session.promised), 'when there is room').toEqual([]);
+  expect(onService(side), 'what the service has').toEqual(onPaper(session.promised));
+  const { directory } = side.side;
+  await side.close('keep');
+  const { clock, service } = side;
   const there = { listing: listingOf(service), source: sourceOf(service) };
   const next = await FileSystemSide.build({ directory, root: MODEL_ROOT, clock, ...there });
   try {

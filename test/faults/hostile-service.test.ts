@@ -37,7 +37,7 @@ test.each(SEEDS)(
       privateAccessKey: 'private',
     };
     const { origin, root } = server;
-    const tower = await FaultySide.build({
+    const side = await FaultySide.build({
       ...{ origin, user: user as never, waits: WAITS },
       root: root as ResourceUrl,
       shows: 'folder',
@@ -45,10 +45,10 @@ test.each(SEEDS)(
     const trace: string[] = [];
     onTestFailed(() => console.error(trace.slice(-20).join('\n')));
     const closed = new Map<Inode, Buffer>();
-    const { mount } = tower;
+    const { mount } = side;
     try {
       for (let call = 0; call < CALLS; call++) {
-        const paths = pathsOf(tower).map(([each]) => each);
+        const paths = pathsOf(side).map(([each]) => each);
         const path = random.pick(paths);
         const free = `${random.pick(paths.filter((each) => each === '.' || random.next() < 0.3).concat('.'))}/${random.pick(NAMES)}`;
         const bytes = Buffer.from(random.bytes(random.pick([5, 20_000])));
@@ -64,8 +64,8 @@ test.each(SEEDS)(
           [`rename ${path} ${free}`, () => mount.rename(path, free)],
           [`unlink ${path}`, () => mount.unlink(path)],
           [`rmdir ${path}`, () => mount.rmdir(path)],
-          ['refresh', () => tower.tower.freshness.refresh().catch(() => {})],
-          ['retry', async () => tower.sync.retry()],
+          ['refresh', () => side.side.freshness.refresh().catch(() => {})],
+          ['retry', async () => side.sync.retry()],
         ]);
         const told = await doing().then(
           () => 'done',
@@ -77,19 +77,19 @@ test.each(SEEDS)(
       }
 
       // Nothing changes any more.
-      await tower.sync.stop();
-      tower.tower.freshness.stop();
-      expect([...checkStore(tower.tower.store)]).toEqual([]);
-      const shown = new Map(pathsOf(tower).map(([path, ino]) => [ino, path]));
+      await side.sync.stop();
+      side.side.freshness.stop();
+      expect([...checkStore(side.side.store)]).toEqual([]);
+      const shown = new Map(pathsOf(side).map(([path, ino]) => [ino, path]));
       for (const [ino, bytes] of closed) {
-        const node = tower.tower.store.get('node', ino);
+        const node = side.side.store.get('node', ino);
         if (node?.local == null || !isContentDirty(node)) continue; // deleted here, or given to the service
         expect(await read(shown.get(ino) as string), `node ${ino}`).toEqual(bytes);
       }
       expect(server.stolen).toEqual([]);
     } finally {
       requests += server.requests;
-      await tower.close();
+      await side.close();
       await server.close();
     }
 
@@ -116,10 +116,10 @@ test.each(SEEDS)(
 );
 
 /** Everything that is shown, without asking anybody. */
-function pathsOf({ tower }: FaultySide): (readonly [path: string, ino: Inode])[] {
+function pathsOf({ side }: FaultySide): (readonly [path: string, ino: Inode])[] {
   const paths: (readonly [string, Inode])[] = [['.', ROOT_INODE]];
   const walk = (folder: Inode, path: string): void => {
-    for (const { name, node } of tower.tree.children(folder)) {
+    for (const { name, node } of side.tree.children(folder)) {
       paths.push([`${path}/${name}`, node.ino]);
       if (node.kind === 'folder') walk(node.ino, `${path}/${name}`);
     }

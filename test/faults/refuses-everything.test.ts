@@ -35,10 +35,10 @@ test.each(ANSWERS)(
   async (_, fault) => {
     const folder = await user.client.createFolder(user.folder('2'), `refused ${JSON.stringify(fault)}`);
     for (const name of ['renamed', 'saved', 'deleted']) await user.client.createFilled(folder, name, Buffer.from(name));
-    const tower = await FaultySide.build({
+    const side = await FaultySide.build({
       ...{ origin: server.origin, user, root: folder as ResourceUrl, shows: 'folder', waits: LONG_WAITS },
     });
-    const { mount, sync } = tower;
+    const { mount, sync } = side;
     try {
       await eventually(() => mount.readFile('saved'));
       server.faults = [{ on: '*', times: 'always', then: fault }];
@@ -47,15 +47,15 @@ test.each(ANSWERS)(
       await mount.unlink('deleted');
       await mount.mkdir('made');
       await mount.writeFile('made/file', Buffer.from('made'));
-      await eventually(async () => expect(tower.tower.health.failure).not.toBeNull());
+      await eventually(async () => expect(side.side.health.failure).not.toBeNull());
       // One more attempt finds the same.
-      const asked = tower.service.requestCounts.sent;
-      await eventually(async () => expect(tower.service.requestCounts.sent).toBeGreaterThan(asked));
+      const asked = side.service.requestCounts.sent;
+      await eventually(async () => expect(side.service.requestCounts.sent).toBeGreaterThan(asked));
       expect(sync.status()).toMatchObject({ parked: [], pending: 5 });
 
       server.faults = [];
       await eventually(async () => expect(sync.status()).toMatchObject({ pending: 0, parked: [] }));
-      await eventually(async () => expect(await onService(user.client, folder)).toEqual(await inMount(tower)));
+      await eventually(async () => expect(await onService(user.client, folder)).toEqual(await inMount(side)));
       expect(await onService(user.client, folder)).toEqual([
         'made/',
         'made/file: made',
@@ -64,7 +64,7 @@ test.each(ANSWERS)(
       ]);
     } finally {
       server.faults = [];
-      await tower.close();
+      await side.close();
     }
   },
 );

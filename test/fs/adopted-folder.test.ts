@@ -8,7 +8,7 @@ import { InProcessMount } from '../harness/in-process-mount.ts';
 test('what was made here in a folder that somebody else made as well is reached before that one can be listed', async () => {
   const theirs: RemoteEntry = { kind: 'folder', url: 'http://127.0.0.1/folder/:sc:1:9' as ResourceUrl, name: 'both' };
   let entries: readonly RemoteEntry[] = [];
-  const tower = await FileSystemSide.build({
+  const side = await FileSystemSide.build({
     listing: {
       listPage: async (folder) => {
         if (folder !== ROOT_RESOURCE) throw new TransportError('the line is down');
@@ -17,12 +17,12 @@ test('what was made here in a folder that somebody else made as well is reached 
       resource: async () => null,
     },
   });
-  const mount = new InProcessMount(tower.fileSystem);
+  const mount = new InProcessMount(side.fileSystem);
   try {
     await mount.mkdir('both');
     await mount.writeFile('both/file', Buffer.from('made here'));
     entries = [theirs];
-    await tower.freshness.refresh(ROOT_INODE);
+    await side.freshness.refresh(ROOT_INODE);
 
     expect((await mount.readFile('both/file')).toString()).toBe('made here');
     const fd = await mount.open('both/file', 'r+');
@@ -32,6 +32,6 @@ test('what was made here in a folder that somebody else made as well is reached 
     // What nobody has heard of may be there.
     await expect(mount.stat('both/other')).rejects.toMatchObject({ errno: 'ETIMEDOUT' });
   } finally {
-    await tower.close();
+    await side.close();
   }
 });

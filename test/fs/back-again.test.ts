@@ -13,16 +13,16 @@ afterEach(() => synced.close());
 
 describe.each(['saved elsewhere', 'discarded'] as const)('a deletion that was %s', (how) => {
   async function isBack(): Promise<{ fd: number; before: Inode; bytes: string }> {
-    const { service, mount, tower, sync } = synced;
+    const { service, mount, side, sync } = synced;
     const file = service.add('file', MODEL_ROOT, 'f', Buffer.from('old'));
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     const fd = await mount.open('f', 'r');
     await mount.read(fd, 0, 10);
     const { ino } = await mount.stat('f');
     await mount.unlink('f');
     if (how === 'discarded') await sync.discard(ROOT_INODE, 'discard');
     else service.addVersion(file, Buffer.from('theirs'));
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     return { fd, before: ino, bytes: how === 'discarded' ? 'old' : 'theirs' };
   }
 
@@ -42,14 +42,14 @@ describe.each(['saved elsewhere', 'discarded'] as const)('a deletion that was %s
 
   test('a write to a file that is back after its deletion is pushed', async () => {
     const { fd } = await isBack();
-    const { mount, service, tower } = synced;
+    const { mount, service, side } = synced;
 
     const writer = await mount.open('f', 'r+');
     await mount.write(writer, 0, Buffer.from('ours'));
     await mount.close(writer);
 
     const { ino } = await mount.stat('f');
-    expect(tower.store.get('node', ino)?.local?.content).not.toBeNull();
+    expect(side.store.get('node', ino)?.local?.content).not.toBeNull();
     expect((await mount.read(fd, 0, 10)).toString()).toBe('old');
     await mount.close(fd);
     await synced.converge();

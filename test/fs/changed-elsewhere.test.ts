@@ -8,15 +8,15 @@ import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 
 let service: VersionService;
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   service = new VersionService();
-  tower = await FileSystemSide.build({ listing: service, source: service });
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build({ listing: service, source: service });
+  mount = new InProcessMount(side.fileSystem);
 });
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 /** A handle that read the first version, and then learnt nothing of the second one. */
 async function detached(flags: OpenLetters = 'r+', newer = Buffer.alloc(120_000, 'second ')): Promise<number> {
@@ -24,14 +24,14 @@ async function detached(flags: OpenLetters = 'r+', newer = Buffer.alloc(120_000,
   const fd = await mount.open('file', flags);
   await mount.read(fd, 0, 10);
   service.put('file', newer, 2_000_000);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   return fd;
 }
 
 /** What an upload leaves here when the service has acknowledged what the file holds now (sync/acknowledgement). */
 function pushed(ino: Inode, name: string, text: string, as: 'a version' | 'its first bytes'): void {
   const { file, version } = service.put(name, Buffer.from(text), 1_000_000);
-  const { store, contents } = tower;
+  const { store, contents } = side;
   store.transact((tx) => {
     const node = tx.get('node', ino);
     if (node?.local?.content == null) throw new Error('there is nothing to push');
@@ -52,12 +52,12 @@ test('a handle of an older version that writes is being written: half of it is n
   const { ino } = await mount.stat('file');
   await mount.write(fd, 0, Buffer.from('half'));
 
-  expect(tower.fileSystem.files.isOpen(ino)).toBe(true);
-  expect(tower.fileSystem.files.isBeingWritten(ino)).toBe(true);
+  expect(side.fileSystem.files.isOpen(ino)).toBe(true);
+  expect(side.fileSystem.files.isBeingWritten(ino)).toBe(true);
 
   await mount.close(fd);
-  expect(tower.fileSystem.files.isOpen(ino)).toBe(false);
-  expect(tower.fileSystem.files.isBeingWritten(ino)).toBe(false);
+  expect(side.fileSystem.files.isOpen(ino)).toBe(false);
+  expect(side.fileSystem.files.isBeingWritten(ino)).toBe(false);
 });
 
 test('what a handle of an older version writes has the size that stat shows, beside a reader of the newer one', async () => {
@@ -117,15 +117,15 @@ test('the kernel keeps no page for two versions at once', async () => {
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
 
-  const beside = await tower.fileSystem.open(ino, flags, ctx);
+  const beside = await side.fileSystem.open(ino, flags, ctx);
   expect(beside).toMatchObject({ directIo: true, keepCache: false });
-  await tower.fileSystem.release(ino, beside.handle);
+  await side.fileSystem.release(ino, beside.handle);
   await mount.close(fd);
 
   // What the older handle read meanwhile may be in the cache: it goes once more.
-  const alone = await tower.fileSystem.open(ino, flags, ctx);
+  const alone = await side.fileSystem.open(ino, flags, ctx);
   expect(alone).toMatchObject({ directIo: false, keepCache: false });
-  await tower.fileSystem.release(ino, alone.handle);
+  await side.fileSystem.release(ino, alone.handle);
 });
 
 test('a read after an open that saw the new size is not filled up with zeros to the old size in the kernel', async () => {
@@ -134,17 +134,17 @@ test('a read after an open that saw the new size is not filled up with zeros to 
   service.put('file', Buffer.from('long, as the kernel was told'), 1_000_000);
   const { ino } = await mount.stat('file');
   service.put('file', Buffer.from('short'), 2_000_000);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
 
   // The notification may wait, for this very request for one.
-  const early = await tower.fileSystem.open(ino, flags, ctx);
+  const early = await side.fileSystem.open(ino, flags, ctx);
   expect(early).toMatchObject({ directIo: true, keepCache: false });
-  await tower.fileSystem.release(ino, early.handle);
+  await side.fileSystem.release(ino, early.handle);
 
   expect((await mount.stat('file')).sizeBytes).toBe(5);
-  const told = await tower.fileSystem.open(ino, flags, ctx);
+  const told = await side.fileSystem.open(ino, flags, ctx);
   expect(told).toMatchObject({ directIo: false });
-  await tower.fileSystem.release(ino, told.handle);
+  await side.fileSystem.release(ino, told.handle);
 });
 
 test('an entry for which an answer had no room told the kernel nothing: whoever opens is not filled up either', async () => {
@@ -153,21 +153,21 @@ test('an entry for which an answer had no room told the kernel nothing: whoever 
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
   const open = async (): Promise<unknown> => {
-    const opened = await tower.fileSystem.open(ino, flags, ctx);
-    await tower.fileSystem.release(ino, opened.handle);
+    const opened = await side.fileSystem.open(ino, flags, ctx);
+    await side.fileSystem.release(ino, opened.handle);
     return opened;
   };
-  const { handle } = await tower.fileSystem.opendir(ROOT_INODE, ctx);
+  const { handle } = await side.fileSystem.opendir(ROOT_INODE, ctx);
   service.put('file', Buffer.from('short'), 2_000_000);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
 
-  await tower.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: true, add: () => false });
+  await side.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: true, add: () => false });
   expect(await open()).toMatchObject({ directIo: true, keepCache: false });
-  await tower.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: false, add: () => true });
+  await side.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: false, add: () => true });
   expect(await open()).toMatchObject({ directIo: true, keepCache: false });
-  await tower.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: true, add: () => true });
+  await side.fileSystem.readdir(ROOT_INODE, handle, 2, { wantsEntries: true, add: () => true });
   expect(await open()).toMatchObject({ directIo: false });
-  await tower.fileSystem.releasedir(ROOT_INODE, handle);
+  await side.fileSystem.releasedir(ROOT_INODE, handle);
 });
 
 test('a writer that finds a newer version than the listing told of is still the one that writes', async () => {
@@ -178,8 +178,8 @@ test('a writer that finds a newer version than the listing told of is still the 
   const fd = await mount.open('file', 'a');
   await mount.write(fd, 6, Buffer.from('!'));
 
-  expect(tower.fileSystem.files.hasDetached(ino)).toBe(false);
-  expect(tower.fileSystem.files.isBeingWritten(ino)).toBe(true);
+  expect(side.fileSystem.files.hasDetached(ino)).toBe(false);
+  expect(side.fileSystem.files.isBeingWritten(ino)).toBe(true);
   await mount.close(fd);
   expect((await mount.readFile('file')).toString()).toBe('longer than listed!');
 });
@@ -190,13 +190,13 @@ test('an append to a version newer than the listed one goes to its end, never in
   service.put('file', Buffer.from('longer than listed'), 2_000_000);
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'write', append: true, truncate: false, raw: 0 } as const;
-  const { handle } = await tower.fileSystem.open(ino, flags, ctx);
+  const { handle } = await side.fileSystem.open(ino, flags, ctx);
 
   // The kernel goes on from the size that it was told, until it asks again.
-  await tower.fileSystem.write(ino, handle, 6, Buffer.from(' one'), ctx);
-  await tower.fileSystem.write(ino, handle, 10, Buffer.from(' two'), ctx);
-  await tower.fileSystem.write(ino, handle, 26, Buffer.from(' three'), ctx);
-  await tower.fileSystem.release(ino, handle);
+  await side.fileSystem.write(ino, handle, 6, Buffer.from(' one'), ctx);
+  await side.fileSystem.write(ino, handle, 10, Buffer.from(' two'), ctx);
+  await side.fileSystem.write(ino, handle, 26, Buffer.from(' three'), ctx);
+  await side.fileSystem.release(ino, handle);
 
   expect((await mount.readFile('file')).toString()).toBe('longer than listed one two three');
 });
@@ -227,26 +227,26 @@ describe.each([
   ] as const)('appends there where the kernel still has the size of the older one: $binding', async ({ place }) => {
     service.put('file', Buffer.alloc(100_000, 'first '), 1_000_000);
     const { ino } = await mount.stat('file');
-    const { handle } = await tower.fileSystem.open(ino, flags, ctx);
-    await tower.fileSystem.read(ino, handle, 0, 10, ctx);
+    const { handle } = await side.fileSystem.open(ino, flags, ctx);
+    await side.fileSystem.read(ino, handle, 0, 10, ctx);
     service.put('file', newer, 2_000_000);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
 
-    await tower.fileSystem.write(ino, handle, 100_000, Buffer.from(' one'), ctx, place);
-    await tower.fileSystem.write(ino, handle, 100_004, Buffer.from(' two'), ctx, place);
-    await tower.fileSystem.release(ino, handle);
+    await side.fileSystem.write(ino, handle, 100_000, Buffer.from(' one'), ctx, place);
+    await side.fileSystem.write(ino, handle, 100_004, Buffer.from(' two'), ctx, place);
+    await side.fileSystem.release(ino, handle);
     expect((await mount.readFile('file')).equals(appended(' one two'))).toBe(true);
   });
 
   test('appends there where it has read nothing, and the kernel has that size', async () => {
     service.put('file', Buffer.alloc(40_960, 'first '), 1_000_000);
     const { ino } = await mount.stat('file');
-    const { handle } = await tower.fileSystem.open(ino, flags, ctx);
+    const { handle } = await side.fileSystem.open(ino, flags, ctx);
     service.put('file', newer, 2_000_000);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
 
-    await tower.fileSystem.write(ino, handle, 40_960, Buffer.from(' one'), ctx, 'end');
-    await tower.fileSystem.release(ino, handle);
+    await side.fileSystem.write(ino, handle, 40_960, Buffer.from(' one'), ctx, 'end');
+    await side.fileSystem.release(ino, handle);
     expect((await mount.readFile('file')).equals(appended(' one'))).toBe(true);
   });
 
@@ -254,7 +254,7 @@ describe.each([
     const forgotten: number[] = [];
     const deaf = { inode: (ino: number) => void forgotten.push(ino), entry: () => {}, deleted: () => {} };
     const fd = await detached('a+', newer);
-    tower.fileSystem.init(deaf);
+    side.fileSystem.init(deaf);
     await mount.write(fd, 0, Buffer.from(' one'));
 
     expect(forgotten).toContain((await mount.fstat(fd)).ino);
@@ -267,13 +267,13 @@ test('what a shared mapping wrote comes through a handle that appends, and goes 
   const { ino } = await mount.stat('file');
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read-write', append: true, truncate: false, raw: 0 } as const;
-  const { handle } = await tower.fileSystem.open(ino, flags, ctx);
-  await tower.fileSystem.read(ino, handle, 0, 10, ctx);
+  const { handle } = await side.fileSystem.open(ino, flags, ctx);
+  await side.fileSystem.read(ino, handle, 0, 10, ctx);
   service.put('file', Buffer.alloc(120_000, 'second '), 2_000_000);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
 
-  await tower.fileSystem.write(ino, handle, 8_192, Buffer.alloc(4_096, 'page'), ctx, 'offset');
-  await tower.fileSystem.release(ino, handle);
+  await side.fileSystem.write(ino, handle, 8_192, Buffer.alloc(4_096, 'page'), ctx, 'offset');
+  await side.fileSystem.release(ino, handle);
   const bytes = await mount.readFile('file');
   expect(bytes.byteLength).toBe(100_000);
   expect(bytes.subarray(8_192, 12_288).equals(Buffer.alloc(4_096, 'page'))).toBe(true);
@@ -288,7 +288,7 @@ describe.each(['a version', 'its first bytes'] as const)(
       await mount.fsync(fd);
       pushed((await mount.fstat(fd)).ino, 'file', 'made here\n', as);
       service.put('file', Buffer.from('made here\nand elsewhere\n'), 2_000_000);
-      await tower.freshness.refresh();
+      await side.freshness.refresh();
       return fd;
     }
 
@@ -321,12 +321,12 @@ test('a file that was created elsewhere since the last lookup is opened by O_CRE
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read-write', append: false, truncate: false, raw: constants.O_CREAT } as const;
   const create = async (raw: number): Promise<HandleId> =>
-    (await tower.fileSystem.create(ROOT_INODE, 'file', 0o644, { ...flags, raw }, ctx)).open.handle;
+    (await side.fileSystem.create(ROOT_INODE, 'file', 0o644, { ...flags, raw }, ctx)).open.handle;
   const { ino } = await mount.stat('file');
 
   const handle = await create(constants.O_CREAT);
-  await tower.fileSystem.write(ino, handle, 0, Buffer.from('o'), ctx);
-  await tower.fileSystem.release(ino, handle);
+  await side.fileSystem.write(ino, handle, 0, Buffer.from('o'), ctx);
+  await side.fileSystem.release(ino, handle);
   await expect(create(constants.O_CREAT | constants.O_EXCL)).rejects.toMatchObject({ errno: 'EEXIST' });
 
   expect((await mount.readFile('file')).toString()).toBe('oheirs');
@@ -334,7 +334,7 @@ test('a file that was created elsewhere since the last lookup is opened by O_CRE
 
 describe('where the kernel can take what is open and what the name leads to for two files', () => {
   const deaf = { inode: () => undefined, entry: () => undefined, deleted: () => undefined };
-  beforeEach(() => tower.fileSystem.init({ ...deaf, replaced: () => true }));
+  beforeEach(() => side.fileSystem.init({ ...deaf, replaced: () => true }));
 
   test.each(['shorter', 'longer'])(
     'what was opened and not read is read as it was told, not the %s one',
@@ -342,7 +342,7 @@ describe('where the kernel can take what is open and what the name leads to for 
       service.put('file', Buffer.alloc(1_000, 'told'), 1_000_000);
       const fd = await mount.open('file', 'r');
       service.put('file', Buffer.alloc(how === 'shorter' ? 10 : 2_000, 'newer'), 2_000_000);
-      await tower.freshness.refresh();
+      await side.freshness.refresh();
 
       expect((await mount.read(fd, 0, 3_000)).toString()).toBe('told'.repeat(250));
       const next = await mount.open('file', 'r');
@@ -357,7 +357,7 @@ describe('where the kernel can take what is open and what the name leads to for 
     const fd = await mount.open('file', 'r');
     service.put('file', Buffer.from('short'), 2_000_000);
     service.dropVersion(version);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
 
     await expect(mount.read(fd, 0, 1_000)).rejects.toMatchObject({ errno: 'ESTALE' });
     await expect(mount.read(fd, 0, 1_000)).rejects.toMatchObject({ errno: 'ESTALE' });
@@ -381,7 +381,7 @@ describe('where the kernel can take what is open and what the name leads to for 
     service.put('file', Buffer.from('told'), 1_000_000);
     const fd = await mount.open('file', 'a');
     service.put('file', Buffer.from('newer'), 2_000_000);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
 
     await mount.write(fd, 0, Buffer.from('!'));
     await mount.close(fd);

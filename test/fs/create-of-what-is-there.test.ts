@@ -9,14 +9,14 @@ import { ManualClock } from '../kernel/manual-clock.ts';
 test('what O_CREAT finds is told as it is when it is opened, not as it was when it was looked for', async () => {
   const clock = new ManualClock();
   const service = new VersionService();
-  const tower = await FileSystemSide.build({ listing: service, source: service, clock });
+  const side = await FileSystemSide.build({ listing: service, source: service, clock });
   try {
     service.put('file', Buffer.from('theirs'), 1_000_000);
-    await new InProcessMount(tower.fileSystem).stat('file');
+    await new InProcessMount(side.fileSystem).stat('file');
     service.put('file', Buffer.from('theirs, and longer'), 2_000_000);
     clock.jump(60_000); // the listing is old: the open waits for another
 
-    const entry = await tower.fileSystem.create(
+    const entry = await side.fileSystem.create(
       ROOT_INODE,
       'file',
       0o644,
@@ -25,8 +25,8 @@ test('what O_CREAT finds is told as it is when it is opened, not as it was when 
     );
 
     expect(entry.attributes.sizeBytes).toBe('theirs, and longer'.length);
-    await tower.fileSystem.release(entry.attributes.ino, entry.open.handle);
+    await side.fileSystem.release(entry.attributes.ino, entry.open.handle);
   } finally {
-    await tower.close();
+    await side.close();
   }
 });

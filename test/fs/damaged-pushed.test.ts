@@ -44,7 +44,7 @@ test.each([
     await first.converge();
     await first.pass(60_000);
     await first.close('keep');
-    damage(first.tower.directory, bytes);
+    damage(first.side.directory, bytes);
 
     world = await SyncedSide.build({ ...OPTIONS, left: first });
     const asked = world.service.requests.length;
@@ -63,7 +63,7 @@ test('damage that was read while the service was away heals by cfs evict', async
   await first.mount.writeFile('made', bytes);
   await first.converge();
   await first.close('keep');
-  damage(first.tower.directory, bytes);
+  damage(first.side.directory, bytes);
 
   world = await SyncedSide.build({ ...OPTIONS, left: first });
   world.service.auto = () => ({ type: 'refuse', status: 503 });
@@ -72,7 +72,7 @@ test('damage that was read while the service was away heals by cfs evict', async
     await world.pass(1_000);
   }
   world.service.auto = () => ({ type: 'answer' });
-  const { store, contents } = world.tower;
+  const { store, contents } = world.side;
   const makeEvictable = (ids: readonly ContentId[]): Promise<boolean> => world.sync.makeEvictable(ids);
   const ino = (await world.mount.stat('made')).ino as Inode;
   const evicting = evictBelow({ store, contents, pins: { kindOf: () => 'none' }, makeEvictable }, ino);
@@ -89,7 +89,7 @@ test('damage of a change that is not pushed stays EIO, and the service is asked 
   await first.mount.writeFile('made', bytes);
   await first.pass(1_000);
   await first.close('keep');
-  damage(first.tower.directory, bytes);
+  damage(first.side.directory, bytes);
 
   world = await SyncedSide.build({ ...OPTIONS, left: first });
   for (let round = 0; round < 2; round++) {

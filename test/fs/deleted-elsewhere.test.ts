@@ -14,13 +14,13 @@ const never = new AbortController().signal;
 
 /** Open here; deleted elsewhere since, with its folder or alone, and that was listed. */
 async function openAndDeleted(how: 'r' | 'r+', what: 'file' | 'folder'): Promise<number> {
-  const { service, mount, tower } = synced;
+  const { service, mount, side } = synced;
   const folder = service.add('folder', MODEL_ROOT, 'folder');
   const file = service.add('file', folder, 'file', Buffer.from('theirs'));
   const fd = await mount.open('folder/file', how);
   await mount.read(fd, 0, 10);
   await service.moveToTrash(what === 'file' ? file : folder, what, what, never);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   return fd;
 }
 
@@ -43,13 +43,13 @@ test.each(['file', 'folder'] as const)(
 test.each(['file', 'folder'] as const)(
   'a file that was deleted elsewhere stays readable until it is closed (its %s deleted)',
   async (what) => {
-    const { mount, tower, service } = synced;
+    const { mount, side, service } = synced;
     const fd = await openAndDeleted('r', what);
 
     expect((await mount.read(fd, 0, 10)).toString()).toBe('theirs');
     expect((await mount.fstat(fd)).sizeBytes).toBe(6);
     await mount.close(fd);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
 
     await expect(mount.stat('folder/file')).rejects.toMatchObject({ errno: 'ENOENT' });
     await synced.converge();

@@ -18,8 +18,8 @@ let file: ResourceUrl;
 const never = new AbortController().signal;
 const TIME = { sec: 1_234_567_890, nsec: 123_456_789 };
 
-function pinsOf({ tower, clock }: SyncedSide): Pins {
-  const { store, tree, freshness, reader, changes, fileSystem } = tower;
+function pinsOf({ side, clock }: SyncedSide): Pins {
+  const { store, tree, freshness, reader, changes, fileSystem } = side;
   return new Pins({
     ...{ store, tree, freshness, reader, changes, clock, files: fileSystem.files, pinned: new PinnedSet(store) },
     ...{ log: silentLogger, shutdown: never, roundMs: 60_000 },
@@ -29,12 +29,12 @@ function pinsOf({ tower, clock }: SyncedSide): Pins {
 beforeEach(async () => {
   synced = await SyncedSide.build();
   pins = pinsOf(synced);
-  const { service, mount, tower } = synced;
+  const { service, mount, side } = synced;
   folder = service.add('folder', MODEL_ROOT, 'folder');
   const deep = service.add('folder', folder, 'deep');
   file = service.add('file', deep, 'file', Buffer.from('bytes'));
   service.add('file', deep, 'plain', Buffer.from('plain'));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   for (const path of ['folder/deep/file', 'folder/deep/plain']) await mount.readFile(path);
   await mount.chmod('folder', 0o700);
   await mount.chmod('folder/deep/file', 0o751);
@@ -46,20 +46,20 @@ beforeEach(async () => {
 afterEach(() => synced.close());
 
 function inoOf(resource: ResourceUrl): Inode {
-  return synced.tower.store.get('resource', resource) as Inode;
+  return synced.side.store.get('resource', resource) as Inode;
 }
 
 async function goes(): Promise<void> {
   await synced.service.moveToTrash(folder, 'folder', 'folder', never);
-  await synced.tower.freshness.refresh();
+  await synced.side.freshness.refresh();
   expect(await synced.mount.readdir('')).toEqual([]);
 }
 
 async function comesBack(): Promise<void> {
   const back = synced.service.resources.get(folder);
   if (back !== undefined) back.parent = MODEL_ROOT;
-  const { tower, mount } = synced;
-  await tower.freshness.refresh();
+  const { side, mount } = synced;
+  await side.freshness.refresh();
   await mount.readdir('folder');
   await mount.readdir('folder/deep');
 }
@@ -72,10 +72,10 @@ async function restarts(): Promise<void> {
 }
 
 function localOf(resource: ResourceUrl) {
-  return synced.tower.store.get('node', inoOf(resource))?.local;
+  return synced.side.store.get('node', inoOf(resource))?.local;
 }
 
-const kept = () => [...synced.tower.store.all('departed')];
+const kept = () => [...synced.side.store.all('departed')];
 
 describe('attributes of a folder that was removed elsewhere', () => {
   test.each([false, true])(
@@ -93,7 +93,7 @@ describe('attributes of a folder that was removed elsewhere', () => {
       expect(pins.states.map(({ ino }) => ino)).toEqual([inoOf(file)]);
       expect(pinsOf(synced).states.map(({ ino }) => ino)).toEqual([inoOf(file)]);
       expect(kept()).toEqual([]);
-      checkStore(synced.tower.store, 'by others too');
+      checkStore(synced.side.store, 'by others too');
     },
   );
 
@@ -122,11 +122,11 @@ describe('attributes of a folder that was removed elsewhere', () => {
     synced.clock.advance(1);
     await restarts();
     expect(kept()).toEqual([]);
-    checkStore(synced.tower.store, 'by others too');
+    checkStore(synced.side.store, 'by others too');
   });
 
   test('the attributes of a file are kept if its push finds that the service no longer has it', async () => {
-    const { service, mount, tower } = synced;
+    const { service, mount, side } = synced;
     const resource = service.resources.get(file);
     if (resource === undefined) throw new Error('the file is not there');
     await mount.rename('folder/deep/file', 'folder/deep/renamed');
@@ -135,9 +135,9 @@ describe('attributes of a folder that was removed elsewhere', () => {
     expect(kept().map(([url]) => url)).toEqual([file]);
 
     service.resources.set(file, resource);
-    await tower.freshness.refresh(inoOf(resource.parent as ResourceUrl));
+    await side.freshness.refresh(inoOf(resource.parent as ResourceUrl));
     expect(localOf(file)).toMatchObject({ name: 'file', mode: 0o751, mtime: TIME });
-    checkStore(tower.store, 'by others too');
+    checkStore(side.store, 'by others too');
   });
 
   test('the attributes of a node that was removed here are not kept', async () => {
@@ -152,7 +152,7 @@ describe('attributes of a folder that was removed elsewhere', () => {
   });
 
   test('the kept attributes are limited: the oldest are removed first', () => {
-    const { store } = synced.tower;
+    const { store } = synced.side;
     const nodeOf = (ino: number, xattrs: Record<string, Uint8Array> | null = null) =>
       sampleNode(ino, {
         local: sampleLocal(ROOT_INODE, `${ino}`, { xattrs }),
@@ -176,7 +176,7 @@ describe('attributes of a folder that was removed elsewhere', () => {
   test('a folder by another address has none of them', async () => {
     await goes();
     const other = synced.service.add('folder', MODEL_ROOT, 'folder');
-    await synced.tower.freshness.refresh();
+    await synced.side.freshness.refresh();
     expect(localOf(other)).toMatchObject({ mode: 0o755 });
     expect(kept()).toHaveLength(3);
   });

@@ -15,24 +15,24 @@ import { ManualClock } from '../kernel/manual-clock.ts';
 const SAVED_MS = 1_000_000;
 
 let service: VersionService;
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 
 async function build(options: SideOptions = {}): Promise<void> {
   service = new VersionService();
-  tower = await FileSystemSide.build({ listing: service, source: service, ...options });
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build({ listing: service, source: service, ...options });
+  mount = new InProcessMount(side.fileSystem);
 }
 
 beforeEach(() => build());
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 /** A file that is here and in doubt. */
 async function doubted(): Promise<Inode> {
   service.put('file', Buffer.from('one'), SAVED_MS);
   expect((await mount.readFile('file')).toString()).toBe('one');
   const { ino } = await mount.stat('file');
-  tower.store.transact((tx) => {
+  side.store.transact((tx) => {
     const node = tx.get('node', ino);
     if (node?.remote == null) throw new Error('the service has the file');
     writeNode(tx, node, { ...node, remote: { ...node.remote, modified: { ms: SAVED_MS, certainty: 'suspect' } } }, 0);
@@ -42,7 +42,7 @@ async function doubted(): Promise<Inode> {
 }
 
 function isDoubted(ino: Inode): boolean {
-  const node = tower.store.get('node', ino);
+  const node = side.store.get('node', ino);
   return node !== undefined && isSuspect(node);
 }
 
@@ -77,7 +77,7 @@ test('without an answer the cached version of a racily clean file is read, and t
 });
 
 test('the revalidation of a racily clean file waits for at most --open-wait', async () => {
-  await tower.close();
+  await side.close();
   const clock = new ManualClock();
   await build({ clock, openWaitMs: 3_000 });
   const ino = await doubted();
@@ -102,7 +102,7 @@ test('the revalidation of a racily clean file waits for at most --open-wait', as
 });
 
 test('with --open-wait 0 the cached version is read without a request', async () => {
-  await tower.close();
+  await side.close();
   await build({ openWaitMs: 0 });
   await doubted();
   const { pins } = service;
@@ -128,8 +128,8 @@ test('the kernel drops its pages of a racily clean file', async () => {
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
   const open = async (): Promise<boolean> => {
-    const { handle, keepCache } = await tower.fileSystem.open(ino, flags, ctx);
-    await tower.fileSystem.release(ino, handle);
+    const { handle, keepCache } = await side.fileSystem.open(ino, flags, ctx);
+    await side.fileSystem.release(ino, handle);
     return keepCache;
   };
 
@@ -147,7 +147,7 @@ test('an answer that a listing overtook is not taken for what that one told of',
     service.newestVersion = ask;
     const found = await ask(file, signal);
     service.put('file', Buffer.from('two'), SAVED_MS + 60_000);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     return found;
   };
 
@@ -170,7 +170,7 @@ describe('a refresh that was asked for', () => {
       await early();
       service.put('file', Buffer.from('two'), SAVED_MS);
       if (when === 'later') service.serverTimeMs = SAVED_MS + 60_000;
-      await tower.freshness.refresh();
+      await side.freshness.refresh();
       // Nobody has to be asked any more.
       service.newestVersion = () => Promise.reject(new Error('asked again'));
 
@@ -180,17 +180,17 @@ describe('a refresh that was asked for', () => {
 
   test('asks again where more may have come in that second', async () => {
     await early();
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     service.put('file', Buffer.from('two'), SAVED_MS);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     expect((await mount.readFile('file')).toString()).toBe('two');
 
     service.serverTimeMs = SAVED_MS + 60_000;
     service.put('file', Buffer.from('six'), SAVED_MS);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     expect((await mount.readFile('file')).toString()).toBe('six');
     const { pins } = service;
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     expect(service.pins).toBe(pins);
   });
 
@@ -199,20 +199,20 @@ describe('a refresh that was asked for', () => {
     const fd = await mount.open('file', 'r');
     expect((await mount.read(fd, 0, 3)).toString()).toBe('one');
     service.put('file', Buffer.from('two'), SAVED_MS);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     expect((await mount.read(fd, 0, 3)).toString()).toBe('one');
     await mount.close(fd);
     expect((await mount.readFile('file')).toString()).toBe('two');
 
     await mount.writeFile('file', Buffer.from('our'));
     service.put('file', Buffer.from('six'), SAVED_MS);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     expect((await mount.readFile('file')).toString()).toBe('our');
   });
 
   test('fails where the service does not say', async () => {
     await early();
     service.newestVersion = () => Promise.reject(new TransportError('no answer'));
-    await expect(tower.freshness.refresh()).rejects.toThrow('no answer');
+    await expect(side.freshness.refresh()).rejects.toThrow('no answer');
   });
 });

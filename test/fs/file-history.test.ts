@@ -17,16 +17,16 @@ import { ManualClock } from '../tree/tree-fixture.ts';
 
 let clock: ManualClock;
 let service: VersionService;
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   clock = new ManualClock();
   service = new VersionService();
-  tower = await FileSystemSide.build({ clock, listing: service, source: service });
-  const { tree, freshness, store, contents, reader, fileSystem: files } = tower;
+  side = await FileSystemSide.build({ clock, listing: service, source: service });
+  const { tree, freshness, store, contents, reader, fileSystem: files } = side;
   const shutdown = new AbortController().signal;
-  const retry = new RequestRetry({ health: tower.health, clock, log: silentLogger, shutdown, readTimeoutMs: 2_000 });
+  const retry = new RequestRetry({ health: side.health, clock, log: silentLogger, shutdown, readTimeoutMs: 2_000 });
   const history = new FileHistory({ source: service, retry, clock });
   const versions = new VersionsDirectory({ tree, freshness, history, store, contents, reader });
   const links = { publicLink: async () => null, setPublicLink: async () => null };
@@ -41,7 +41,7 @@ beforeEach(async () => {
   );
 });
 
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 test('versions of one second have names of their own, and a new one renames none', () => {
   const second = fc.integer({ min: 0, max: 4 });
@@ -96,14 +96,14 @@ test('a version is read through the block cache, and leaves nothing in the store
   service.put('file', bytes, 1_795_000_000_000);
   service.put('file', Buffer.from('new'), 1_795_000_001_000);
   await mount.stat('file');
-  const nodes = [...tower.store.all('node')].length;
+  const nodes = [...side.store.all('node')].length;
 
   const old = '.versions/file/2026-11-18T11.06.40Z';
   expect(Buffer.compare(await mount.readFile(old), bytes)).toBe(0);
 
-  expect([...tower.store.all('node')].length).toBe(nodes);
-  tower.contents.collect();
-  expect([...tower.store.all('content')]).toEqual([]);
+  expect([...side.store.all('node')].length).toBe(nodes);
+  side.contents.collect();
+  expect([...side.store.all('content')]).toEqual([]);
   expect(mount.lookups).toBe(0);
   expect(mount.openHandles).toBe(0);
 });

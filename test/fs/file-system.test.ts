@@ -2,23 +2,23 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
-  tower = await FileSystemSide.build();
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build();
+  mount = new InProcessMount(side.fileSystem);
 });
 
 afterEach(async () => {
-  await tower.close();
+  await side.close();
 });
 
 async function restart(): Promise<void> {
-  const { directory } = tower;
-  await tower.close('keep');
-  tower = await FileSystemSide.build({ directory });
-  mount = new InProcessMount(tower.fileSystem);
+  const { directory } = side;
+  await side.close('keep');
+  side = await FileSystemSide.build({ directory });
+  mount = new InProcessMount(side.fileSystem);
 }
 
 describe('what close() accepted', () => {
@@ -48,12 +48,12 @@ describe('what close() accepted', () => {
 test('the sync hears of every close after a write, and of no close after reading', async () => {
   await mount.writeFile('file', Buffer.from('one'));
   const { ino } = await mount.stat('file');
-  expect(tower.written).toContain(ino);
-  tower.written.length = 0;
+  expect(side.written).toContain(ino);
+  side.written.length = 0;
 
   await mount.readFile('file');
 
-  expect(tower.written).toEqual([]);
+  expect(side.written).toEqual([]);
 });
 
 test('a file without a name can be read and written until it is closed', async () => {
@@ -122,7 +122,7 @@ test('user attributes survive a restart; others are refused', async () => {
 test('a write by someone who is not root takes set-user-ID away', async () => {
   await mount.writeFile('program', Buffer.from('#!'));
   await mount.chmod('program', 0o4755);
-  const other = new InProcessMount(tower.fileSystem, { uid: 1000, gid: 1000 });
+  const other = new InProcessMount(side.fileSystem, { uid: 1000, gid: 1000 });
   const fd = await other.open('program', 'r+');
   await other.write(fd, 0, Buffer.from('x'));
   await other.close(fd);

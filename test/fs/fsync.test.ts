@@ -31,14 +31,14 @@ class WatchedDisk {
 
 test('fsync(2) syncs all local writes, including the bytes that are being pushed below the newest ones', async () => {
   const watched = new WatchedDisk();
-  const tower = await FileSystemSide.build({ disk: watched.disk });
+  const side = await FileSystemSide.build({ disk: watched.disk });
   try {
-    const mount = new InProcessMount(tower.fileSystem);
+    const mount = new InProcessMount(side.fileSystem);
     await mount.writeFile('file', Buffer.alloc(300_000, 'closed'));
     const { ino } = await mount.stat('file');
-    const { content } = tower.store.get('node', ino)?.local ?? {};
+    const { content } = side.store.get('node', ino)?.local ?? {};
     if (content == null) throw new Error('no content');
-    tower.store.transact((tx) => tower.contents.seal(tx, content)); // the push begins
+    side.store.transact((tx) => side.contents.seal(tx, content)); // the push begins
     const fd = await mount.open('file', 'r+');
     await mount.write(fd, 0, Buffer.alloc(50_000, 'newer'));
 
@@ -56,15 +56,15 @@ test('fsync(2) syncs all local writes, including the bytes that are being pushed
     expect(drafts.some((path) => path.endsWith(`/${content}`))).toBe(true);
     await mount.close(fd);
   } finally {
-    await tower.close();
+    await side.close();
   }
 });
 
 test('fsync(2) on a new descriptor syncs the closed writes of other descriptors', async () => {
   const watched = new WatchedDisk();
-  const tower = await FileSystemSide.build({ disk: watched.disk });
+  const side = await FileSystemSide.build({ disk: watched.disk });
   try {
-    const mount = new InProcessMount(tower.fileSystem);
+    const mount = new InProcessMount(side.fileSystem);
     await mount.writeFile('file', Buffer.alloc(300_000, 'closed'));
     const fd = await mount.open('file', 'r');
     watched.look();
@@ -74,16 +74,16 @@ test('fsync(2) on a new descriptor syncs the closed writes of other descriptors'
     expect([...watched.synced].filter((path) => path.includes('/drafts/'))).toHaveLength(1);
     await mount.close(fd);
   } finally {
-    await tower.close();
+    await side.close();
   }
 });
 
 test('fsync(2) of a file without a name syncs its bytes: linkat(2) may name it afterwards', async () => {
   const watched = new WatchedDisk();
   watched.look();
-  const tower = await FileSystemSide.build({ disk: watched.disk });
+  const side = await FileSystemSide.build({ disk: watched.disk });
   try {
-    const { fileSystem } = tower;
+    const { fileSystem } = side;
     const flags = { access: 'read-write', append: false, truncate: false, raw: 2 } as const;
     const { attributes, open } = await fileSystem.tmpfile(ROOT_INODE, 0o600, flags, ctx);
     await fileSystem.write(attributes.ino, open.handle, 0, Buffer.alloc(300_000, 'nameless'), ctx);
@@ -93,6 +93,6 @@ test('fsync(2) of a file without a name syncs its bytes: linkat(2) may name it a
     expect([...watched.synced].filter((path) => path.includes('/drafts/'))).toHaveLength(1);
     await fileSystem.release(attributes.ino, open.handle);
   } finally {
-    await tower.close();
+    await side.close();
   }
 });

@@ -58,14 +58,14 @@ const turns = async (count = 20): Promise<void> => {
 
 describe('while the disk makes writers wait', () => {
   let slow: SlowDisk;
-  let tower: FileSystemSide;
+  let side: FileSystemSide;
   let mount: InProcessMount;
   beforeEach(async () => {
     slow = new SlowDisk();
-    tower = await FileSystemSide.build({ disk: slow.disk, pace });
-    mount = new InProcessMount(tower.fileSystem);
+    side = await FileSystemSide.build({ disk: slow.disk, pace });
+    mount = new InProcessMount(side.fileSystem);
   });
-  afterEach(() => tower.close());
+  afterEach(() => side.close());
 
   test('only the writer waits, and a write is visible when its bytes are in the file', async () => {
     await mount.writeFile('other', Buffer.from('short'));
@@ -132,8 +132,8 @@ describe('while the disk makes writers wait', () => {
     const written = mount.write(fd, 0, bytesOf('a'));
     await turns();
 
-    tower.contents.close();
-    const others = Array.from({ length: 4 }, (_, i) => systemDisk.open(`${tower.directory}/other-${i}`, 'create'));
+    side.contents.close();
+    const others = Array.from({ length: 4 }, (_, i) => systemDisk.open(`${side.directory}/other-${i}`, 'create'));
     slow.letThrough();
     await written;
 
@@ -195,7 +195,7 @@ describe('who is killed while a write waits for the disk', () => {
    * @returns lets the disk get on with it, and waits for what comes of that
    */
   async function killed(offset: number): Promise<() => Promise<void>> {
-    const { fileSystem } = world.tower;
+    const { fileSystem } = world.side;
     const { ino } = await world.mount.stat('file');
     pace.isOver = false;
     const { handle } = await fileSystem.open(ino, openFlags(O_RDWR), ctx);
@@ -239,7 +239,7 @@ describe('who is killed while a write waits for the disk', () => {
   test('leaves a file that has one length for all who ask, and for the service', async () => {
     await world.mount.writeFile('file', Buffer.from('changed'), { flag: 'r+' });
     const goOn = await killed(LONG);
-    expect(world.tower.fileSystem.files.isBeingWritten((await world.mount.stat('file')).ino)).toBe(true);
+    expect(world.side.fileSystem.files.isBeingWritten((await world.mount.stat('file')).ino)).toBe(true);
 
     await goOn();
     await world.converge();
@@ -247,18 +247,18 @@ describe('who is killed while a write waits for the disk', () => {
     const [told, read] = [(await world.mount.stat('file')).sizeBytes, (await world.mount.readFile('file')).length];
     const there = world.service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'file')?.versions?.[0]?.bytes.length;
     expect({ told, read, there }).toEqual({ told: 2 * LONG, read: 2 * LONG, there: 2 * LONG });
-    expect(world.tower.fileSystem.files.isOpen((await world.mount.stat('file')).ino)).toBe(false);
+    expect(world.side.fileSystem.files.isOpen((await world.mount.stat('file')).ino)).toBe(false);
   });
 
   test('a mount ends without waiting for the disk of a writer that was killed', async () => {
     const goOn = await killed(0);
-    const { directory } = world.tower;
+    const { directory } = world.side;
 
     await world.close('keep');
 
     await goOn().catch(() => {});
     world = await SyncedSide.build({ left: world });
-    expect(world.tower.directory).toBe(directory);
+    expect(world.side.directory).toBe(directory);
     expect((await world.mount.stat('file')).sizeBytes).toBe(LONG);
   });
 });

@@ -13,25 +13,25 @@ const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().si
  */
 describe('a listing of which the kernel had the first part goes on behind it', () => {
   let service: VersionService;
-  let tower: FileSystemSide;
+  let side: FileSystemSide;
   let mount: InProcessMount;
   beforeEach(async () => {
     service = new VersionService();
-    tower = await FileSystemSide.build({ listing: service, source: service });
-    mount = new InProcessMount(tower.fileSystem);
+    side = await FileSystemSide.build({ listing: service, source: service });
+    mount = new InProcessMount(side.fileSystem);
   });
-  afterEach(() => tower.close());
+  afterEach(() => side.close());
 
   async function listed(handle: HandleId, cookie: number): Promise<{ name: string; cookie: number }[]> {
     const found: { name: string; cookie: number }[] = [];
     const add = (name: string, _ino: Inode, _kind: unknown, next: number) => found.push({ name, cookie: next }) > 0;
-    await tower.fileSystem.readdir(ROOT_INODE, handle, cookie, { wantsEntries: false, add });
+    await side.fileSystem.readdir(ROOT_INODE, handle, cookie, { wantsEntries: false, add });
     return found;
   }
 
   /** Another reader has filled the kernel's cache; who opens now is given `a` and `b` out of it. */
   async function given(): Promise<{ rest: () => Promise<string[]>; ino: Inode }> {
-    const { fileSystem } = tower;
+    const { fileSystem } = side;
     const first = await fileSystem.opendir(ROOT_INODE, ctx);
     const all = await listed(first.handle, 0);
     await fileSystem.releasedir(ROOT_INODE, first.handle);
@@ -83,7 +83,7 @@ describe('a listing of which the kernel had the first part goes on behind it', (
     const { rest: told } = await given();
 
     service.remove('b');
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
 
     expect(await told()).toEqual(['c', 'd']);
   });
@@ -94,7 +94,7 @@ describe('a listing of which the kernel had the first part goes on behind it', (
     const { rest: told, ino } = await given();
 
     service.rename('b', 'z');
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
 
     expect((await mount.stat('z')).ino).toBe(ino);
     expect(await told()).toEqual(['c', 'd', 'z']);

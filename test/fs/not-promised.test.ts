@@ -4,15 +4,15 @@ import { InProcessMount } from '../harness/in-process-mount.ts';
 
 /** What docs/semantics.md says that we do not promise: it must be true as well. */
 
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
-  tower = await FileSystemSide.build();
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build();
+  mount = new InProcessMount(side.fileSystem);
 });
 
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 test('a folder has one link, regardless of its subfolders', async () => {
   await mount.mkdir('folder');

@@ -8,13 +8,13 @@ import { InProcessMount } from '../harness/in-process-mount.ts';
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 const READ: OpenFlags = { access: 'read', append: false, truncate: false, raw: 0 };
 
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 beforeEach(async () => {
-  tower = await FileSystemSide.build();
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build();
+  mount = new InProcessMount(side.fileSystem);
 });
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 // The push seals what it uploads; who writes on gets a draft of their own over it. Found by the random model (seed 2000).
 test.each([1_000, 300_000])(
@@ -24,9 +24,9 @@ test.each([1_000, 300_000])(
     await mount.writeFile('file', wanted);
     const { ino } = await mount.stat('file');
     const fd = await mount.open('file', 'r+');
-    const { content } = tower.store.get('node', ino)?.local ?? {};
+    const { content } = side.store.get('node', ino)?.local ?? {};
     if (content == null) throw new Error('no content');
-    tower.store.transact((tx) => tower.contents.seal(tx, content));
+    side.store.transact((tx) => side.contents.seal(tx, content));
     await mount.unlink('file');
 
     for (const [at, text] of [
@@ -51,7 +51,7 @@ test.each(['rename', 'unlink'] as const)(
       const wanted = Buffer.alloc(length, 'old');
       await mount.writeFile('file', wanted);
       await mount.writeFile('next', Buffer.from('new'));
-      const { fileSystem, contents } = tower;
+      const { fileSystem, contents } = side;
       const entry = await fileSystem.lookup(ROOT_INODE, 'file', ctx);
       if (entry.attributes === null) throw new Error('not found');
       const { ino } = entry.attributes;
@@ -77,7 +77,7 @@ test.each(['rename', 'unlink'] as const)(
 test('a file that was never read or written before it lost its name is there when it is', async () => {
   const fd = await mount.open('file', 'wx+');
   await mount.unlink('file');
-  tower.contents.collect();
+  side.contents.collect();
 
   await mount.write(fd, 0, Buffer.from('nameless'));
 
@@ -87,7 +87,7 @@ test('a file that was never read or written before it lost its name is there whe
 
 test('a file that lost its name and was written and closed since is what it was then to whoever opens it', async () => {
   await mount.writeFile('file', Buffer.from('old'));
-  const { fileSystem } = tower;
+  const { fileSystem } = side;
   const { ino } = await mount.stat('file');
   const { handle } = await fileSystem.open(ino, { ...READ, access: 'read-write' }, ctx);
   await fileSystem.unlink(ROOT_INODE, 'file', ctx);
@@ -100,7 +100,7 @@ test('a file that lost its name and was written and closed since is what it was 
     `old${'new'.repeat(1666)}ne`,
   );
   await fileSystem.release(ino, again.handle);
-  expect([...tower.inUse.open()]).toEqual([]);
+  expect([...side.inUse.open()]).toEqual([]);
 });
 
 test('times that are set on a file that lost its name are shown, also after it was written', async () => {
@@ -113,7 +113,7 @@ test('times that are set on a file that lost its name are shown, also after it w
     { sec: 2_000, nsec: 8 },
   ] as const;
 
-  await tower.fileSystem.setattr(ino, { mtime, atime }, null, ctx); // futimens(2)
+  await side.fileSystem.setattr(ino, { mtime, atime }, null, ctx); // futimens(2)
   expect(await mount.fstat(fd)).toMatchObject({ mtime, atime, sizeBytes: 7 });
 
   await mount.write(fd, 7, Buffer.from(' again'));

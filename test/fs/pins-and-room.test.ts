@@ -21,33 +21,33 @@ afterEach(() => close());
 async function build(cacheBytes: number) {
   const service = new VersionService();
   for (const name of NAMES) service.put(name, Buffer.alloc(name === 'large' ? 40 * MIB : 2 * MIB, name));
-  const tower = await FileSystemSide.build({
+  const side = await FileSystemSide.build({
     listing: service,
     source: service,
     contents: { cacheBytes },
   });
-  const { store, tree, freshness, reader, changes, pinned } = tower;
+  const { store, tree, freshness, reader, changes, pinned } = side;
   const pins = new Pins({
-    ...{ store, tree, freshness, reader, changes, pinned, files: tower.fileSystem.files },
+    ...{ store, tree, freshness, reader, changes, pinned, files: side.fileSystem.files },
     ...{ clock: systemClock, log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
   });
   close = async () => {
     pins.stop();
-    await tower.close();
+    await side.close();
   };
   await freshness.refresh(ROOT_INODE);
   const inoOf = (name: string): Inode => tree.child(ROOT_INODE, name)?.ino ?? ROOT_INODE;
   pins.start();
-  return { service, tower, mount: new InProcessMount(tower.fileSystem), pins, inoOf };
+  return { service, side, mount: new InProcessMount(side.fileSystem), pins, inoOf };
 }
 
 type Built = Awaited<ReturnType<typeof build>>;
 
 /** How much of a file is here. */
-function bytesHere({ tower }: Built, ino: Inode): number {
-  const content = tower.tree.node(ino)?.local?.content ?? null;
+function bytesHere({ side }: Built, ino: Inode): number {
+  const content = side.tree.node(ino)?.local?.content ?? null;
   if (content === null) return 0;
-  const pieces = tower.contents.pieces(content, { start: 0, end: 2 * MIB });
+  const pieces = side.contents.pieces(content, { start: 0, end: 2 * MIB });
   return pieces.reduce((sum, { kind, length }) => sum + (kind === 'missing' ? 0 : length), 0);
 }
 
@@ -80,8 +80,8 @@ test.each(['unpinned', 'moved out of a pinned folder'])(
 /** [S-pin-1] */
 test('what went while something else was in its place is fetched when that is given up', async () => {
   const built = await build(8 * MIB);
-  const { tower, mount, pins, inoOf } = built;
-  const { store } = tower;
+  const { side, mount, pins, inoOf } = built;
+  const { store } = side;
   const ino = inoOf('pinned');
   pins.pin(ino);
   await expect.poll(() => pins.stateOf(ino)).toMatchObject({ filesHere: 1, isComplete: true });
@@ -90,7 +90,7 @@ test('what went while something else was in its place is fetched when that is gi
   await mount.readFile('large');
   const intents = new Intents(store);
   new Discarding({ store, intents, naming: new Names(), clock: systemClock }).discard([ino]);
-  expect(tower.tree.node(ino)?.local?.sizeBytes).toBe(2 * MIB);
+  expect(side.tree.node(ino)?.local?.sizeBytes).toBe(2 * MIB);
   expect(bytesHere(built, ino)).toBe(0);
   pins.start(); // A round.
 
@@ -100,7 +100,7 @@ test('what went while something else was in its place is fetched when that is gi
 /** [S-delete-2] */
 test.each(['unpinned', 'removed'])('the fetch of a pinned file that is %s meanwhile ends', async (how) => {
   const built = await build(80 * MIB);
-  const { service, mount, pins, inoOf, tower } = built;
+  const { service, mount, pins, inoOf, side } = built;
   const ino = inoOf('large');
   let begun = false;
   const stopped = new Promise<void>((resolve) => {
@@ -118,8 +118,8 @@ test.each(['unpinned', 'removed'])('the fetch of a pinned file that is %s meanwh
   pins.pin(ino);
   await stopped;
 
-  await expect.poll(() => tower.fileSystem.files.isOpen(ino)).toBe(false);
-  expect(tower.contents.usage().cacheBytes).toBeLessThan(20 * MIB);
+  await expect.poll(() => side.fileSystem.files.isOpen(ino)).toBe(false);
+  expect(side.contents.usage().cacheBytes).toBeLessThan(20 * MIB);
 });
 
 test.each(['removed', 'moved away'])(

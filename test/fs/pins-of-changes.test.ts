@@ -7,11 +7,11 @@ import { VersionService } from '../content/version-service.ts';
 import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 
-function pinsOf(tower: FileSystemSide): Pins {
-  const { store, tree, freshness, reader, changes, pinned } = tower;
+function pinsOf(side: FileSystemSide): Pins {
+  const { store, tree, freshness, reader, changes, pinned } = side;
   return new Pins({
     ...{ store, tree, freshness, reader, changes, pinned },
-    files: tower.fileSystem.files,
+    files: side.fileSystem.files,
     clock: systemClock,
     log: silentLogger,
     shutdown: new AbortController().signal,
@@ -45,30 +45,30 @@ test.each<[string, (mount: InProcessMount, write: (name: string) => Promise<void
 ])('a pinned file that an editor saves stays pinned: %s', async (_, save) => {
   const service = new VersionService();
   service.put('file', Buffer.from('as it was'));
-  const tower = await FileSystemSide.build({ listing: service, source: service, readTimeoutMs: 500 });
-  onTestFinished(() => tower.close());
-  const mount = new InProcessMount(tower.fileSystem);
-  const pins = pinsOf(tower);
+  const side = await FileSystemSide.build({ listing: service, source: service, readTimeoutMs: 500 });
+  onTestFinished(() => side.close());
+  const mount = new InProcessMount(side.fileSystem);
+  const pins = pinsOf(side);
   await mount.readFile('file');
-  const pinned = tower.tree.child(ROOT_INODE, 'file')?.ino ?? ROOT_INODE;
+  const pinned = side.tree.child(ROOT_INODE, 'file')?.ino ?? ROOT_INODE;
   pins.pin(pinned);
 
   await save(mount, (name) => mount.writeFile(name, Buffer.from('as it is')));
 
-  const heir = tower.tree.child(ROOT_INODE, 'file')?.ino;
+  const heir = side.tree.child(ROOT_INODE, 'file')?.ino;
   expect(heir).not.toBe(pinned);
   expect(pins.states.map(({ ino }) => ino)).toEqual([heir]);
   // The next mount as well.
-  expect(pinsOf(tower).states.map(({ ino }) => ino)).toEqual([heir]);
+  expect(pinsOf(side).states.map(({ ino }) => ino)).toEqual([heir]);
 });
 
 test('what was pinned and is removed is told as pinned no more, not as everything', async () => {
-  const tower = await FileSystemSide.build();
-  onTestFinished(() => tower.close());
-  const mount = new InProcessMount(tower.fileSystem);
+  const side = await FileSystemSide.build();
+  onTestFinished(() => side.close());
+  const mount = new InProcessMount(side.fileSystem);
   await mount.mkdir('folder');
-  const pins = pinsOf(tower);
-  const pinned = tower.tree.child(ROOT_INODE, 'folder')?.ino ?? ROOT_INODE;
+  const pins = pinsOf(side);
+  const pinned = side.tree.child(ROOT_INODE, 'folder')?.ino ?? ROOT_INODE;
   pins.pin(pinned);
   expect(pins.states).toMatchObject([{ ino: pinned }]);
 
@@ -80,16 +80,16 @@ test('what was pinned and is removed is told as pinned no more, not as everythin
 test('a changed file is not told to be kept while what lies below the change is in memory only', async () => {
   const service = new VersionService();
   service.put('file', Buffer.alloc(3 * 1024 * 1024, 'bytes'));
-  const tower = await FileSystemSide.build({
+  const side = await FileSystemSide.build({
     listing: service,
     source: service,
     readTimeoutMs: 500,
     // There is never room for it.
     contents: { reserveBytes: Number.MAX_SAFE_INTEGER },
   });
-  const mount = new InProcessMount(tower.fileSystem);
-  const { tree } = tower;
-  const pins = pinsOf(tower);
+  const mount = new InProcessMount(side.fileSystem);
+  const { tree } = side;
+  const pins = pinsOf(side);
   const fd = await mount.open('file', 'r+');
   await mount.write(fd, 0, Buffer.from('mine'));
   await mount.close(fd);
@@ -100,5 +100,5 @@ test('a changed file is not told to be kept while what lies below the change is 
 
   expect(pins.stateOf(ino)).toMatchObject({ isComplete: false });
   pins.stop();
-  await tower.close();
+  await side.close();
 });

@@ -10,12 +10,12 @@ const FILES = 1_000;
 
 /** A round of a start, of which nobody fetches anything, and the next one: each was one turn, with 100,000 files of seconds. */
 test('the worker answers others while a round looks at a pinned folder in which everything is here', async () => {
-  const tower = await FileSystemSide.build();
-  onTestFinished(() => tower.close());
-  const mount = new InProcessMount(tower.fileSystem);
+  const side = await FileSystemSide.build();
+  onTestFinished(() => side.close());
+  const mount = new InProcessMount(side.fileSystem);
   for (let number = 0; number < FILES; number++) await mount.writeFile(`file ${number}`, Buffer.from('x'));
-  const { store, tree, freshness, reader } = tower;
-  const { files } = tower.fileSystem;
+  const { store, tree, freshness, reader } = side;
+  const { files } = side.fileSystem;
   const inOneTurn = { looked: 0, opened: 0 };
   const most = { ...inOneTurn };
   const count = (what: keyof typeof most): void => {
@@ -34,7 +34,7 @@ test('the worker answers others while a round looks at a pinned folder in which 
   };
   const pins = new Pins({
     ...{ store, tree, freshness, reader, files, clock: systemClock, log: silentLogger },
-    ...{ changes: tower.changes, pinned: tower.pinned },
+    ...{ changes: side.changes, pinned: side.pinned },
     ...{ shutdown: new AbortController().signal, roundMs: 1 },
   });
   onTestFinished(() => pins.stop());

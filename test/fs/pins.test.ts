@@ -28,17 +28,17 @@ test.each([
   async (reserveBytes, isKept) => {
     const service = new VersionService();
     service.put('file', Buffer.alloc(3 * MIB, 'bytes'));
-    const tower = await FileSystemSide.build({ listing: service, source: service, contents: { reserveBytes } });
+    const side = await FileSystemSide.build({ listing: service, source: service, contents: { reserveBytes } });
     const shutdown = new AbortController();
-    const { store, tree, freshness, reader } = tower;
+    const { store, tree, freshness, reader } = side;
     const pins = new Pins({
-      ...{ store, tree, freshness, reader, files: tower.fileSystem.files },
-      ...{ changes: tower.changes, pinned: tower.pinned },
+      ...{ store, tree, freshness, reader, files: side.fileSystem.files },
+      ...{ changes: side.changes, pinned: side.pinned },
       ...{ clock: systemClock, log: silentLogger, shutdown: shutdown.signal, roundMs: 60_000 },
     });
     closing.push(async () => {
       pins.stop();
-      await tower.close();
+      await side.close();
     });
     await freshness.refresh(ROOT_INODE);
     const ino = tree.child(ROOT_INODE, 'file')?.ino ?? ROOT_INODE;
@@ -49,7 +49,7 @@ test.each([
     await expect.poll(() => pins.stateOf(ino)?.trouble !== null || pins.stateOf(ino)?.isComplete).toBe(true);
 
     expect(pins.stateOf(ino)).toMatchObject({ isComplete: isKept, filesHere: isKept ? 1 : 0 });
-    expect(tower.contents.usage().cacheBytes).toBe(isKept ? 3 * MIB : 0);
+    expect(side.contents.usage().cacheBytes).toBe(isKept ? 3 * MIB : 0);
   },
 );
 
@@ -66,8 +66,8 @@ test.each([
   const unhandled = watchUnhandled();
   const service = new VersionService();
   for (const name of ['afflicted', 'sound']) service.put(name, Buffer.alloc(MIB, name));
-  const tower = await FileSystemSide.build({ listing: service, source: service });
-  const { store, tree, freshness, reader } = tower;
+  const side = await FileSystemSide.build({ listing: service, source: service });
+  const { store, tree, freshness, reader } = side;
   await freshness.refresh(ROOT_INODE);
   const inoOf = (name: string) => tree.child(ROOT_INODE, name)?.ino ?? ROOT_INODE;
   const [afflicted, sound] = [inoOf('afflicted'), inoOf('sound')];
@@ -89,13 +89,13 @@ test.each([
   } as unknown as StoreWriter;
   const clock = new ManualClock();
   const pins = new Pins({
-    ...{ store: fullStore, tree, freshness, reader, files: tower.fileSystem.files, clock },
-    ...{ changes: tower.changes, pinned: new PinnedSet(store) },
+    ...{ store: fullStore, tree, freshness, reader, files: side.fileSystem.files, clock },
+    ...{ changes: side.changes, pinned: new PinnedSet(store) },
     ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
   });
   closing.push(async () => {
     pins.stop();
-    await tower.close();
+    await side.close();
   });
 
   pins.start();
@@ -124,7 +124,7 @@ describe('of a pinned folder', () => {
   const FORBIDDEN = new ApiError(403, 'GET /data', 'this file is forbidden');
 
   let service: VersionService;
-  let tower: FileSystemSide;
+  let side: FileSystemSide;
   let clock: ManualClock;
   let pins: Pins;
   /** What the service refuses the bytes of a file with, by its name. */
@@ -138,11 +138,11 @@ describe('of a pinned folder', () => {
   let mostInHand: number;
 
   function build(changed: Partial<PinsDeps> = {}): void {
-    const { store, tree, freshness, reader } = tower;
+    const { store, tree, freshness, reader } = side;
     clock = new ManualClock();
     pins = new Pins({
-      ...{ store, tree, freshness, reader, files: tower.fileSystem.files, clock },
-      ...{ changes: tower.changes, pinned: new PinnedSet(store) },
+      ...{ store, tree, freshness, reader, files: side.fileSystem.files, clock },
+      ...{ changes: side.changes, pinned: new PinnedSet(store) },
       ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: ROUND_MS },
       ...changed,
     });
@@ -164,9 +164,9 @@ describe('of a pinned folder', () => {
       await hold;
       return await read(version, ...rest);
     };
-    tower = await FileSystemSide.build({ listing: service, source: service });
-    await tower.freshness.refresh(ROOT_INODE);
-    const { files } = tower.fileSystem;
+    side = await FileSystemSide.build({ listing: service, source: service });
+    await side.freshness.refresh(ROOT_INODE);
+    const { files } = side.fileSystem;
     const [acquire, release] = [files.acquire.bind(files), files.release.bind(files)];
     files.acquire = (...of) => {
       mostInHand = Math.max(mostInHand, ++inHand);
@@ -178,7 +178,7 @@ describe('of a pinned folder', () => {
     };
     closing.push(async () => {
       pins.stop();
-      await tower.close();
+      await side.close();
     });
   });
 
@@ -254,7 +254,7 @@ describe('of a pinned folder', () => {
   test.each(['the record of a file', 'the record of the folder', 'its listing'])(
     'the other pinned files are fetched although %s cannot be read',
     async (what) => {
-      const { store, tree, freshness } = tower;
+      const { store, tree, freshness } = side;
       const broken = tree.child(ROOT_INODE, 'b')?.ino;
       const error = what === 'its listing' ? FORBIDDEN : new DamagedRow('node', broken);
       let isHealed = false;

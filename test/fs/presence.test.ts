@@ -15,13 +15,13 @@ const inodeOf = async (path: string): Promise<Inode> => (await world.mount.stat(
 
 /** @param entriesMax where it stops */
 async function below(path: string, entriesMax?: number): Promise<string> {
-  const { tree, contents } = world.tower;
+  const { tree, contents } = world.side;
   const parts = { tree, contents, ...(entriesMax !== undefined && { entriesMax }) };
   return await presenceBelow(parts, await inodeOf(path), new AbortController().signal);
 }
 
 async function evict(path: string): Promise<void> {
-  const { store, contents } = world.tower;
+  const { store, contents } = world.side;
   const content = store.get('node', await inodeOf(path))?.local?.content;
   if (content == null) throw new Error(`${path} has no bytes`);
   const making = world.sync.makeEvictable([content]);

@@ -25,9 +25,9 @@ class CountingDisk {
 
 test('unpacking a file as tar does appends four records: made, bytes with their time, owner, mode', async () => {
   const counting = new CountingDisk();
-  const tower = await FileSystemSide.build({ disk: counting.disk });
+  const side = await FileSystemSide.build({ disk: counting.disk });
   try {
-    const mount = new InProcessMount(tower.fileSystem);
+    const mount = new InProcessMount(side.fileSystem);
     await mount.writeFile('before', Buffer.from('numbers are taken in blocks'));
     const records: number[] = [];
     const counted = async (call: () => Promise<unknown>): Promise<void> => {
@@ -52,14 +52,14 @@ test('unpacking a file as tar does appends four records: made, bytes with their 
     const set = { mtime: { sec: 1_000_000_000, nsec: 7 }, mode: 0o600, uid: 4711, gid: 4712, sizeBytes: 12_240 };
     expect({ mtime, mode, uid, gid, sizeBytes }).toEqual(set);
   } finally {
-    await tower.close();
+    await side.close();
   }
 });
 
 test('a time that is set is the newest word until the next write, before and after the close', async () => {
-  const tower = await FileSystemSide.build();
+  const side = await FileSystemSide.build();
   try {
-    const mount = new InProcessMount(tower.fileSystem);
+    const mount = new InProcessMount(side.fileSystem);
     const set = { sec: 1_000_000_000, nsec: 0 };
     const fd = await mount.open('file', 'wx');
     await mount.write(fd, 0, Buffer.from('written'));
@@ -77,6 +77,6 @@ test('a time that is set is the newest word until the next write, before and aft
     expect((await mount.stat('file')).mtime).not.toEqual(set);
     expect((await mount.readFile('file')).toString()).toBe('Written');
   } finally {
-    await tower.close();
+    await side.close();
   }
 });

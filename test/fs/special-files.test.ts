@@ -66,14 +66,14 @@ test('exchanged names leave each what it is', async () => {
 });
 
 test('a FIFO survives a restart, and is removed with its folder that is deleted elsewhere', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   const folder = service.add('folder', MODEL_ROOT, 'folder');
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   await mount.mknod('folder/fifo', 0o600, 'fifo');
   await mount.mknod('socket', 0o600, 'socket');
 
   await service.moveToTrash(folder, 'folder', 'folder', new AbortController().signal);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   await expect(mount.stat('folder/fifo')).rejects.toMatchObject({ errno: 'ENOENT' });
   await synced.close('keep');
   synced = await SyncedSide.build({ left: synced });
@@ -91,14 +91,14 @@ test('a special file is neither opened nor cut by the file system: the kernel do
 });
 
 test('a special file is never to be pushed, also where its record does not say that it stays local', async () => {
-  const { mount, tower } = synced;
+  const { mount, side } = synced;
   await mount.mknod('fifo', 0o600, 'fifo');
-  const node = tower.store.get('node', (await mount.stat('fifo')).ino);
+  const node = side.store.get('node', (await mount.stat('fifo')).ino);
   if (node === undefined) throw new Error('no node');
 
-  tower.store.transact((tx) => writeNode(tx, node, { ...node, localOnly: false }, 0));
+  side.store.transact((tx) => writeNode(tx, node, { ...node, localOnly: false }, 0));
 
-  expect([...tower.store.all('dirty')]).toEqual([]);
+  expect([...side.store.all('dirty')]).toEqual([]);
   await synced.converge();
   expect(there()).toEqual([]);
 });

@@ -11,10 +11,10 @@ let synced: SyncedSide;
 let file: ResourceUrl;
 beforeEach(async () => {
   synced = await SyncedSide.build();
-  const { service, tower, mount } = synced;
+  const { service, side, mount } = synced;
   file = service.add('file', MODEL_ROOT, 'doc.txt', Buffer.from('old'));
   for (let n = 0; n < 20; n++) service.add('file', MODEL_ROOT, `f${n}`, Buffer.from('x'));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   await mount.readFile('doc.txt');
 });
 afterEach(() => synced.close());
@@ -30,15 +30,15 @@ async function save(text: string): Promise<void> {
   await synced.pass(60_000);
   await synced.mount.writeFile('doc.txt', Buffer.from(text));
   await synced.converge();
-  await synced.tower.freshness.refresh();
+  await synced.side.freshness.refresh();
 }
 
 test('an acknowledged version that the service has lost is kept and pushed as a conflicted copy', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   await save('acknowledged');
   takeBack();
   await synced.pass(60_000);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   await synced.converge();
 
   const names = (await mount.readdir('')).map(({ name }) => name).filter((name) => name.startsWith('doc'));
@@ -47,22 +47,22 @@ test('an acknowledged version that the service has lost is kept and pushed as a 
   expect((await mount.readFile('doc.txt')).toString()).toBe('old');
   expect((await mount.readFile(copy)).toString()).toBe('acknowledged');
   expect(service.tree().get(`/${copy}`)).toBe('acknowledged');
-  checkStore(tower.store, 'by others too');
+  checkStore(side.store, 'by others too');
 });
 
 test('removals that a listing reports together with a lost version wait for a person', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   await save('acknowledged');
   takeBack();
   for (const { url, name } of service.childrenOf(MODEL_ROOT)) if (name === 'f3') service.resources.delete(url);
   for (let round = 0; round < 3; round++) {
     await synced.pass(60 * 60_000);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
   }
   expect((await mount.readdir('')).map(({ name }) => name)).toContain('f3');
-  expect(tower.freshness.heldRemovals).toHaveLength(1);
+  expect(side.freshness.heldRemovals).toHaveLength(1);
 
-  await tower.freshness.refresh(undefined, { accept: true });
+  await side.freshness.refresh(undefined, { accept: true });
   expect((await mount.readdir('')).map(({ name }) => name)).not.toContain('f3');
 });
 
@@ -72,44 +72,44 @@ test('removals that wait since a lost version also wait after a restart', async 
   const { resources } = synced.service;
   for (const { url, name } of synced.service.childrenOf(MODEL_ROOT)) if (name === 'f3') resources.delete(url);
   await synced.pass(60 * 60_000);
-  await synced.tower.freshness.refresh();
+  await synced.side.freshness.refresh();
   const left = synced;
   await left.close('keep');
   synced = await SyncedSide.build({ left });
   await synced.pass(60 * 60_000);
-  await synced.tower.freshness.refresh();
+  await synced.side.freshness.refresh();
 
   expect((await synced.mount.readdir('')).map(({ name }) => name)).toContain('f3');
-  expect(synced.tower.freshness.heldRemovals).toHaveLength(1);
-  await synced.tower.freshness.refresh(undefined, { accept: true });
+  expect(synced.side.freshness.heldRemovals).toHaveLength(1);
+  await synced.side.freshness.refresh(undefined, { accept: true });
   expect((await synced.mount.readdir('')).map(({ name }) => name)).not.toContain('f3');
-  expect(rollbackRemovals(synced.tower.store)).toEqual([]);
+  expect(rollbackRemovals(synced.side.store)).toEqual([]);
 });
 
 test('an entry that the service has again can later be removed without a person', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   await save('acknowledged');
   takeBack();
   const [lost] = service.childrenOf(MODEL_ROOT).filter(({ name }) => name === 'f3');
   if (lost === undefined) throw new Error('f3 is not there');
   service.resources.delete(lost.url);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   service.resources.set(lost.url, lost);
-  await tower.freshness.refresh();
-  expect(tower.freshness.heldRemovals).toEqual([]);
+  await side.freshness.refresh();
+  expect(side.freshness.heldRemovals).toEqual([]);
   service.resources.delete(lost.url);
   await synced.pass(60 * 60_000);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
 
   expect((await mount.readdir('')).map(({ name }) => name)).not.toContain('f3');
 });
 
 test('a version that somebody saved later makes no copy', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   await save('acknowledged');
   await synced.pass(60_000);
   service.addVersion(file, Buffer.from('theirs'));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
 
   expect((await mount.readdir('')).filter(({ name }) => name.startsWith('doc'))).toHaveLength(1);
   expect((await mount.readFile('doc.txt')).toString()).toBe('theirs');

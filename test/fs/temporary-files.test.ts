@@ -7,13 +7,13 @@ import { InProcessMount } from '../harness/in-process-mount.ts';
 const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
 const READ_WRITE: OpenFlags = { access: 'read-write', append: false, truncate: false, raw: 2 };
 
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 beforeEach(async () => {
-  tower = await FileSystemSide.build();
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build();
+  mount = new InProcessMount(side.fileSystem);
 });
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 interface Temporary {
   readonly ino: Inode;
@@ -21,27 +21,27 @@ interface Temporary {
 }
 
 async function temporary(bytes: Uint8Array): Promise<Temporary> {
-  const made = (await tower.fileSystem.tmpfile(ROOT_INODE, 0o600, READ_WRITE, ctx)) as Entry & { open: OpenReply };
+  const made = (await side.fileSystem.tmpfile(ROOT_INODE, 0o600, READ_WRITE, ctx)) as Entry & { open: OpenReply };
   const [ino, handle] = [made.attributes.ino, made.open.handle];
-  await tower.fileSystem.write(ino, handle, 0, bytes, ctx);
+  await side.fileSystem.write(ino, handle, 0, bytes, ctx);
   return { ino, handle };
 }
 
 /** As the kernel does after the last close(2). */
 async function closed({ ino, handle }: Temporary): Promise<void> {
-  await tower.fileSystem.flush(ino, handle);
-  await tower.fileSystem.release(ino, handle);
-  tower.fileSystem.forget(ino);
+  await side.fileSystem.flush(ino, handle);
+  await side.fileSystem.release(ino, handle);
+  side.fileSystem.forget(ino);
 }
 
 /** Another process finds what this one had when it was killed. */
 async function afterSigkill(): Promise<FileSystemSide> {
-  return FileSystemSide.build({ directory: tower.snapshot() });
+  return FileSystemSide.build({ directory: side.snapshot() });
 }
 
 function contents(): ContentId[] {
-  while (tower.contents.collect());
-  return Array.from(tower.store.all('content'), ([id]) => id);
+  while (side.contents.collect());
+  return Array.from(side.store.all('content'), ([id]) => id);
 }
 
 // Small ones are kept in memory, long ones in a file of the store.
@@ -50,12 +50,12 @@ test.each([100, 300_000])(
   async (length) => {
     const file = await temporary(Buffer.alloc(length, 'x'));
     expect(contents(), 'its bytes are kept while it is open').toHaveLength(1);
-    expect(tower.store.get('node', file.ino)).toBeUndefined();
+    expect(side.store.get('node', file.ino)).toBeUndefined();
 
     await closed(file);
 
     expect(contents()).toEqual([]);
-    expect(tower.fileSystem.files.isOpen(file.ino)).toBe(false);
+    expect(side.fileSystem.files.isOpen(file.ino)).toBe(false);
   },
 );
 
@@ -65,11 +65,11 @@ test.each([100, 300_000])(
     const bytes = Buffer.alloc(length, 'named');
     const file = await temporary(bytes);
 
-    const entry = await tower.fileSystem.link(file.ino, ROOT_INODE, 'named', ctx);
+    const entry = await side.fileSystem.link(file.ino, ROOT_INODE, 'named', ctx);
 
     expect(entry.attributes).toMatchObject({ ino: file.ino, nlink: 1, sizeBytes: length });
-    expect(tower.store.get('dirty', file.ino)).toBeDefined();
-    expect(tower.fileSystem.files.isBeingChanged(file.ino), 'its writer has not closed it').toBe(true);
+    expect(side.store.get('dirty', file.ino)).toBeDefined();
+    expect(side.fileSystem.files.isBeingChanged(file.ino), 'its writer has not closed it').toBe(true);
     // Nothing was closed: linkat(2) is the moment from which it is kept.
     const next = await afterSigkill();
     expect(Buffer.compare(await new InProcessMount(next.fileSystem).readFile('named'), bytes)).toBe(0);
@@ -94,14 +94,14 @@ test('link is EPERM for every file but a nameless one of O_TMPFILE', async () =>
   const { ino } = await mount.stat('file');
   const fd = await mount.open('file', 'r+');
   await mount.unlink('file');
-  expect(() => tower.fileSystem.link(ino, ROOT_INODE, 'again', ctx)).toThrow(
+  expect(() => side.fileSystem.link(ino, ROOT_INODE, 'again', ctx)).toThrow(
     expect.objectContaining({ errno: 'EPERM' }),
   );
   await mount.close(fd);
 
   const file = await temporary(Buffer.from('bytes'));
-  await tower.fileSystem.link(file.ino, ROOT_INODE, 'first', ctx);
-  expect(() => tower.fileSystem.link(file.ino, ROOT_INODE, 'second', ctx)).toThrow(
+  await side.fileSystem.link(file.ino, ROOT_INODE, 'first', ctx);
+  expect(() => side.fileSystem.link(file.ino, ROOT_INODE, 'second', ctx)).toThrow(
     expect.objectContaining({ errno: 'EPERM' }),
   );
   await closed(file);
@@ -110,14 +110,14 @@ test('link is EPERM for every file but a nameless one of O_TMPFILE', async () =>
 
 test('a nameless file that was refused a name is as before, and can have another', async () => {
   const file = await temporary(Buffer.from('new'));
-  await expect((async () => tower.fileSystem.link(file.ino, ROOT_INODE, '.Trash-0', ctx))()).rejects.toMatchObject({
+  await expect((async () => side.fileSystem.link(file.ino, ROOT_INODE, '.Trash-0', ctx))()).rejects.toMatchObject({
     errno: 'EPERM',
   });
   await mount.writeFile('taken', Buffer.from('old'));
-  await expect((async () => tower.fileSystem.link(file.ino, ROOT_INODE, 'taken', ctx))()).rejects.toMatchObject({
+  await expect((async () => side.fileSystem.link(file.ino, ROOT_INODE, 'taken', ctx))()).rejects.toMatchObject({
     errno: 'EEXIST',
   });
-  await tower.fileSystem.link(file.ino, ROOT_INODE, 'free', ctx);
+  await side.fileSystem.link(file.ino, ROOT_INODE, 'free', ctx);
   await closed(file);
   expect((await mount.readFile('free')).toString()).toBe('new');
 });

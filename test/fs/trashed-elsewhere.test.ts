@@ -15,10 +15,10 @@ let file: ResourceUrl;
 
 beforeEach(async () => {
   synced = await SyncedSide.build();
-  const { service, tower, mount } = synced;
+  const { service, side, mount } = synced;
   folder = service.add('folder', MODEL_ROOT, 'folder');
   file = service.add('file', folder, 'file', Buffer.from('theirs'));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   await mount.readFile('folder/file');
 });
 afterEach(() => synced.close());
@@ -31,15 +31,15 @@ async function trash(what: 'file' | 'folder'): Promise<void> {
 
 /** Nobody here has listed anything since. */
 function pass(): void {
-  synced.tower.freshness.stop(); // by itself it would
+  synced.side.freshness.stop(); // by itself it would
   synced.clock.advance(10 * 60_000);
 }
 
 async function isThere(path: string, text: string): Promise<void> {
-  const { service, mount, tower } = synced;
+  const { service, mount, side } = synced;
   await synced.converge();
   expect(service.tree().get(`/${path}`)).toBe(text);
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   expect((await mount.readFile(path)).toString()).toBe(text);
 }
 
@@ -96,19 +96,19 @@ test('what is asked before a push is asked once for many, and not while it is kn
 });
 
 test('an edit below a removal that waits for a person is not pushed into the trash', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   const many = Array.from({ length: 150 }, (_, n) => service.add('file', folder, `f${n}`, Buffer.from('x')));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   await mount.readdir('folder');
   for (const each of many) await service.moveToTrash(each, 'file', 'f', never);
-  await tower.freshness.refresh();
-  expect(tower.freshness.heldRemovals).toHaveLength(1);
+  await side.freshness.refresh();
+  expect(side.freshness.heldRemovals).toHaveLength(1);
 
   await mount.writeFile('folder/f7', Buffer.from('ours'));
   await synced.converge();
 
   expect(service.tree().get('/folder/f7')).toBe('ours');
-  await tower.freshness.refresh(undefined, { accept: true });
+  await side.freshness.refresh(undefined, { accept: true });
   expect((await mount.readFile('folder/f7')).toString()).toBe('ours');
 });
 
@@ -127,13 +127,13 @@ test('an edit of a trashed file recreates it even while another program reads it
 });
 
 test('a file that is opened again while its folders are looked at is not pushed half written', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   let seen = (): void => {};
   const look = new Promise<void>((resolve) => {
     seen = resolve;
   });
   await mount.writeFile('folder/file', Buffer.from('first, whole'));
-  tower.freshness.beforePush = () => look;
+  side.freshness.beforePush = () => look;
   await synced.pass(SETTLE_MS + 1);
   expect(synced.sync.status().pushing).toBe(1);
 

@@ -25,29 +25,29 @@ const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().si
 
 let service: VersionService;
 let fillable: FillableDisk;
-let tower: FileSystemSide;
+let side: FileSystemSide;
 let mount: InProcessMount;
 
 beforeEach(async () => {
   service = new VersionService();
   fillable = new FillableDisk();
-  tower = await FileSystemSide.build({ listing: service, source: service, disk: fillable.disk });
-  mount = new InProcessMount(tower.fileSystem);
+  side = await FileSystemSide.build({ listing: service, source: service, disk: fillable.disk });
+  mount = new InProcessMount(side.fileSystem);
 });
-afterEach(() => tower.close());
+afterEach(() => side.close());
 
 /** What SIGKILL does: nothing is closed, and nothing is said. */
 async function restart(): Promise<void> {
-  const { directory } = tower;
-  await tower.close('keep');
-  tower = await FileSystemSide.build({ directory, listing: service, source: service });
-  mount = new InProcessMount(tower.fileSystem);
+  const { directory } = side;
+  await side.close('keep');
+  side = await FileSystemSide.build({ directory, listing: service, source: service });
+  mount = new InProcessMount(side.fileSystem);
 }
 
 /** How many contents there are once what nobody needs is collected (a file that is being synced is still needed). */
 function contentsLeft(): number {
-  tower.contents.collect();
-  return [...tower.store.all('content')].length;
+  side.contents.collect();
+  return [...side.store.all('content')].length;
 }
 
 describe.each([100, 300_000])('a file of %i bytes', (length) => {
@@ -105,7 +105,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
   /** The shell opens it, moves the descriptor to 1 (dup2(2)), and closes the one it had, before the program has written a byte. */
   async function redirected(): Promise<{ write(text: string): Promise<void>; flush(): void; close(): Promise<void> }> {
     const { ino } = await mount.stat('file');
-    const { fileSystem } = tower;
+    const { fileSystem } = side;
     const { handle } = await fileSystem.open(ino, openFlags(rawFlags('w')), ctx);
     await fileSystem.flush(ino, handle);
     return {
@@ -142,8 +142,8 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
   test('a file that is truncated and closed is empty even if the unmount comes before the kernel reports the last close', async () => {
     await mount.writeFile('file', kept);
     await redirected();
-    tower.fileSystem.unmounted();
-    expect(tower.fileSystem.files.isOpen((await mount.stat('file')).ino)).toBe(false);
+    side.fileSystem.unmounted();
+    expect(side.fileSystem.files.isOpen((await mount.stat('file')).ino)).toBe(false);
 
     await restart();
 
@@ -153,9 +153,9 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
   test('a file that is still open at the unmount (in another mount namespace) has the bytes of its last close', async () => {
     await mount.writeFile('file', kept);
     const fd = await mount.open('file', 'w');
-    tower.fileSystem.unmounted();
+    side.fileSystem.unmounted();
     await mount.write(fd, 0, Buffer.from('half'));
-    tower.fileSystem.unmounted();
+    side.fileSystem.unmounted();
 
     await restart();
 
@@ -202,7 +202,7 @@ describe.each([100, 300_000])('a file of %i bytes', (length) => {
 
 /** As fetched within two seconds of its last change (store/service-time). */
 function doubt(ino: Inode): void {
-  tower.store.transact((tx) => {
+  side.store.transact((tx) => {
     const node = tx.get('node', ino);
     if (node?.remote == null) throw new Error('the service has the file');
     writeNode(tx, node, { ...node, remote: { ...node.remote, modified: { ms: 1_000_000, certainty: 'suspect' } } }, 0);
@@ -211,7 +211,7 @@ function doubt(ino: Inode): void {
 
 /** What `cfs discard` makes of a file (sync/discarding): it holds again what the service has. */
 function givenUp(ino: Inode): void {
-  tower.store.transact((tx) => {
+  side.store.transact((tx) => {
     const node = tx.get('node', ino);
     if (node?.local == null || node.remote === null) throw new Error('there is nothing to give up');
     const { content, sizeBytes } = node.remote;
@@ -255,9 +255,9 @@ test('a nameless file leaves nothing behind, also one whose bytes were being pus
   await mount.writeFile('file', Buffer.alloc(40_000, 'x'));
   const { ino } = await mount.stat('file');
   const fd = await mount.open('file', 'r+');
-  const { content } = tower.store.get('node', ino)?.local ?? {};
+  const { content } = side.store.get('node', ino)?.local ?? {};
   if (content == null) throw new Error('no content');
-  tower.store.transact((tx) => tower.contents.seal(tx, content));
+  side.store.transact((tx) => side.contents.seal(tx, content));
   await mount.unlink('file');
   await mount.write(fd, 0, Buffer.from('over it'));
   await mount.close(fd);
@@ -275,16 +275,16 @@ test('a version that was asked for when nobody waits any more is held by nobody'
   const controller = new AbortController();
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: controller.signal };
   const flags = { access: 'read', append: false, truncate: false, raw: 0 } as const;
-  const { handle } = await tower.fileSystem.open(ino, flags, ctx);
-  const read = tower.fileSystem.read(ino, handle, 0, 10, ctx);
+  const { handle } = await side.fileSystem.open(ino, flags, ctx);
+  const read = side.fileSystem.read(ino, handle, 0, 10, ctx);
   controller.abort(new Error('interrupted'));
   await expect(read).rejects.toThrow('interrupted');
-  await tower.fileSystem.release(ino, handle);
+  await side.fileSystem.release(ino, handle);
   answer();
-  await expect.poll(() => tower.store.get('node', ino)?.local?.content).not.toBeNull();
+  await expect.poll(() => side.store.get('node', ino)?.local?.content).not.toBeNull();
 
   await mount.unlink('file');
-  tower.store.transact((tx) => {
+  side.store.transact((tx) => {
     const tombstone = tx.get('node', ino);
     if (tombstone !== undefined) removeNode(tx, tombstone, 0);
   });

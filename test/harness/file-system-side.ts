@@ -157,7 +157,7 @@ export class FileSystemSide {
   }
 
   static async build(options: SideOptions = {}): Promise<FileSystemSide> {
-    const directory = options.directory ?? mkdtempSync(join(tmpdir(), 'cfs-tower-'));
+    const directory = options.directory ?? mkdtempSync(join(tmpdir(), 'cfs-side-'));
     const clock = options.clock ?? systemClock;
     const store = await Store.open({
       directory,
@@ -171,7 +171,7 @@ export class FileSystemSide {
 
   /** What SIGKILL would leave at this moment, in a directory of its own. */
   snapshot(): string {
-    const directory = mkdtempSync(join(tmpdir(), 'cfs-tower-'));
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-side-'));
     const index = join('index', 'data.mdb');
     // In one turn: nothing of ours runs meanwhile but the commits of LMDB, which has a thread for them. What is copied while it commits is
     // nothing that a death leaves: whoever opened it would meet pages that are not there, and SIGBUS.
@@ -186,10 +186,10 @@ export class FileSystemSide {
     return directory;
   }
 
-  /** Puts everything down; `'keep'` leaves the directory for another tower. */
+  /** Puts everything down; `'keep'` leaves the directory for another side. */
   async close(what: 'remove' | 'keep' = 'remove'): Promise<void> {
     this.freshness.stop();
-    this.#shutdown.abort(new Error('the tower is closed'));
+    this.#shutdown.abort(new Error('the file-system side is closed'));
     this.contents.close();
     await this.store.close();
     if (what === 'remove') rmSync(this.directory, { recursive: true, force: true });
@@ -206,7 +206,7 @@ function beginningOf(index: string): Buffer {
 }
 
 export interface SideOptions {
-  /** An existing one: the tower goes on with what it holds. */
+  /** An existing one: the side goes on with what it holds. */
   readonly directory?: string;
   readonly clock?: Clock;
   readonly log?: Logger;
@@ -222,7 +222,7 @@ export interface SideOptions {
   readonly disk?: Disk;
   /** Notices when that disk makes writers wait; without: nobody does. */
   readonly pace?: WritePace;
-  /** Size of a file of the journal; small, unless told: thousands of towers would write gigabytes. */
+  /** Size of a file of the journal; small, unless told: thousands of file-system sides would write gigabytes. */
   readonly segmentBytes?: number;
   readonly contents?: {
     readonly inlineMaxBytes?: number;

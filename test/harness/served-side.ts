@@ -34,26 +34,26 @@ export class ServedSide {
   /** Of the line: it waits for nothing before it tries again. */
   readonly lineClock: HastyClock;
   readonly events: SyncEvent[] = [];
-  readonly tower: FileSystemSide;
+  readonly side: FileSystemSide;
   readonly mount: InProcessMount;
   readonly sync: SyncLoop;
   readonly #service: HttpService;
   #isGone = false;
 
   private constructor(
-    tower: FileSystemSide,
+    side: FileSystemSide,
     clocks: { clock: ManualClock; lineClock: HastyClock },
     service: HttpService,
     build: SyncBuild,
   ) {
     this.clock = clocks.clock;
     this.lineClock = clocks.lineClock;
-    this.tower = tower;
+    this.side = side;
     this.#service = service;
     this.sync = build(this.events);
-    this.mount = new InProcessMount(tower.fileSystem);
-    tower.changes.on('local', (ino) => this.sync.changed(ino));
-    tower.changes.on('written', (ino) => this.sync.changed(ino));
+    this.mount = new InProcessMount(side.fileSystem);
+    side.changes.on('local', (ino) => this.sync.changed(ino));
+    side.changes.on('written', (ino) => this.sync.changed(ino));
     this.sync.start();
   }
 
@@ -71,32 +71,32 @@ export class ServedSide {
       userAgent: 'cfs-mount/0.0.0 (test)',
     });
     const { listings, versions, changes, uploads } = createTransfer({ service, clock, log: silentLogger });
-    const tower = await FileSystemSide.build({
+    const side = await FileSystemSide.build({
       clock,
       root: user.folder('2') as ResourceUrl,
       listing: listings,
       source: versions,
       ...rest,
     });
-    const { store, contents, names, intents, reader, fileSystem } = tower;
-    return new ServedSide(tower, { clock, lineClock }, service, (events) => {
+    const { store, contents, names, intents, reader, fileSystem } = side;
+    return new ServedSide(side, { clock, lineClock }, service, (events) => {
       const sync = new SyncLoop({
         store,
         contents,
         names,
         intents,
-        vacated: tower.tree.vacated,
+        vacated: side.tree.vacated,
         changes,
         uploads,
         complete: (content, extent, signal) => completed(reader, content, extent, signal),
         isOpen: (ino) => fileSystem.files.isOpen(ino),
         isBeingWritten: () => false,
         isOpenForWriting: () => false,
-        health: tower.health,
+        health: side.health,
         clock,
         log: silentLogger,
         onEvent: (event) => events.push(event),
-        onTreeChange: (invalidations) => tower.changes.emit('remote', invalidations),
+        onTreeChange: (invalidations) => side.changes.emit('remote', invalidations),
         options: {
           settleMs: SETTLE_MS,
           transfers: 4,
@@ -138,7 +138,7 @@ export class ServedSide {
    * what is on the disk. @returns that directory
    */
   async killed(): Promise<string> {
-    const directory = this.tower.snapshot();
+    const directory = this.side.snapshot();
     await this.close();
     return directory;
   }
@@ -148,8 +148,8 @@ export class ServedSide {
     this.#isGone = true;
     await this.#service.close();
     await this.sync.stop();
-    await this.tower.close('keep');
-    rmSync(this.tower.directory, { recursive: true, force: true });
+    await this.side.close('keep');
+    rmSync(this.side.directory, { recursive: true, force: true });
   }
 }
 

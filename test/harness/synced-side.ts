@@ -20,7 +20,7 @@ const TURNS_MAX = 2_000;
 export class SyncedSide {
   readonly clock: ManualClock;
   readonly service: ModelService;
-  readonly tower: FileSystemSide;
+  readonly side: FileSystemSide;
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
   readonly #disk: CountingDisk;
@@ -28,20 +28,20 @@ export class SyncedSide {
   private constructor(
     clock: ManualClock,
     service: ModelService,
-    tower: FileSystemSide,
+    side: FileSystemSide,
     sync: SyncLoop,
     countingDisk: CountingDisk,
   ) {
     this.#disk = countingDisk;
     this.clock = clock;
     this.service = service;
-    this.tower = tower;
+    this.side = side;
     this.sync = sync;
-    this.mount = new InProcessMount(tower.fileSystem);
+    this.mount = new InProcessMount(side.fileSystem);
   }
 
   /**
-   * @param left of which tower it takes the store over, with the service and the time that one had
+   * @param left of which side it takes the store over, with the service and the time that one had
    * @param directory in place of that one's, a copy of it
    */
   static async build({
@@ -59,30 +59,30 @@ export class SyncedSide {
     const service = left?.service ?? new ModelService();
     if (left === undefined) service.auto = () => ({ type: 'answer' });
     const countingDisk = new CountingDisk(options.disk ?? systemDisk, heldSyncs);
-    const tower = await FileSystemSide.build({
+    const side = await FileSystemSide.build({
       clock,
       root: MODEL_ROOT,
       listing: listingOf(service),
       source: sourceOf(service),
-      ...(left && { directory: left.tower.directory }),
+      ...(left && { directory: left.side.directory }),
       ...options,
       disk: countingDisk.disk,
     });
-    const { store, contents, names, intents, reader, fileSystem, changes } = tower;
+    const { store, contents, names, intents, reader, fileSystem, changes } = side;
     const sync = new SyncLoop({
       store,
       contents,
       names,
       intents,
-      vacated: tower.tree.vacated,
+      vacated: side.tree.vacated,
       changes: service,
       uploads: service,
       complete: (content, extent, signal) => reader.complete(content, extent, signal),
       isOpen: (ino) => fileSystem.files.isOpen(ino),
       isBeingWritten: (ino) => openPush.isHeldBack(ino),
       isOpenForWriting: (ino) => fileSystem.files.isBeingWritten(ino),
-      beforePush: (ino) => tower.freshness.beforePush(ino),
-      health: tower.health,
+      beforePush: (ino) => side.freshness.beforePush(ino),
+      health: side.health,
       clock,
       log: silentLogger,
       onEvent: () => {},
@@ -97,7 +97,7 @@ export class SyncedSide {
         host: 'host',
       },
     });
-    tower.onDamagedDraft = (content) => void sync.makeEvictable([content]);
+    side.onDamagedDraft = (content) => void sync.makeEvictable([content]);
     const openPush = new OpenPush({
       files: fileSystem.files,
       store,
@@ -110,7 +110,7 @@ export class SyncedSide {
     changes.on('local', (ino) => sync.changed(ino));
     changes.on('written', (ino) => sync.changed(ino));
     sync.start();
-    return new SyncedSide(clock, service, tower, sync, countingDisk);
+    return new SyncedSide(clock, service, side, sync, countingDisk);
   }
 
   /** Time passes, and everything that needs no more of it happens. What waits for the disk does not need any. */
@@ -134,13 +134,13 @@ export class SyncedSide {
       await this.pass(SETTLE_MS);
       if (this.sync.status().pending === 0) return;
     }
-    throw new Error(`not pushed: ${JSON.stringify([...this.tower.store.all('dirty')])}`);
+    throw new Error(`not pushed: ${JSON.stringify([...this.side.store.all('dirty')])}`);
   }
 
-  /** `'keep'` leaves the store's directory for another tower. */
+  /** `'keep'` leaves the store's directory for another side. */
   async close(what: 'remove' | 'keep' = 'remove'): Promise<void> {
     await this.sync.stop();
-    await this.tower.close(what);
+    await this.side.close(what);
   }
 }
 

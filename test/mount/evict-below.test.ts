@@ -18,7 +18,7 @@ const historiesAsked = (): number => world.service.requests.filter((name) => nam
 
 /** Evicts in steps of the model's time. */
 async function evict(name: string, pinned: readonly Inode[] = []): Promise<Evicted> {
-  const { store, contents } = world.tower;
+  const { store, contents } = world.side;
   const parts = {
     store,
     contents,

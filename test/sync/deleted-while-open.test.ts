@@ -7,9 +7,9 @@ import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 let synced: SyncedSide;
 beforeEach(async () => {
   synced = await SyncedSide.build();
-  const { service, tower } = synced;
+  const { service, side } = synced;
   service.add('file', MODEL_ROOT, 'film', Buffer.from('film'));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
 });
 afterEach(() => synced.close());
 

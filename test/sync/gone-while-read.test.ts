@@ -7,9 +7,9 @@ import { MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
 test('a file that was renamed here and deleted remotely delays no sync request while it is read', async () => {
   const world = await SyncedSide.build();
   try {
-    const { service, mount, sync, tower } = world;
+    const { service, mount, sync, side } = world;
     const file = service.add('file', MODEL_ROOT, 'film', Buffer.from('film'));
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     const fd = await mount.open('film', constants.O_RDONLY);
     await mount.read(fd, 0, 4);
     await mount.rename('film', 'renamed');
@@ -34,11 +34,11 @@ test('a file that was renamed here and deleted remotely delays no sync request w
 test('remotely deleted files that are being read are not searched for changes, whatever their number', async () => {
   const world = await SyncedSide.build();
   try {
-    const { service, mount, tower } = world;
+    const { service, mount, side } = world;
     const names = Array.from({ length: 20 }, (_, index) => `file ${index}`);
     for (const name of [...names, ...names.map((each) => `kept ${each}`)])
       service.add('file', MODEL_ROOT, name, Buffer.from('bytes'));
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     const open: number[] = [];
     for (const name of names) {
       const fd = await mount.open(name, constants.O_RDONLY);
@@ -47,17 +47,17 @@ test('remotely deleted files that are being read are not searched for changes, w
     }
     for (const resource of service.resources.values()) if (names.includes(resource.name)) resource.parent = MODEL_TRASH;
     let looks = 0;
-    const all = tower.store.all.bind(tower.store);
-    tower.store.all = ((table: 'dirty') => {
+    const all = side.store.all.bind(side.store);
+    side.store.all = ((table: 'dirty') => {
       if (table === 'dirty') looks += 1;
       return all(table);
-    }) as typeof tower.store.all;
-    await tower.freshness.refresh();
+    }) as typeof side.store.all;
+    await side.freshness.refresh();
 
     expect(looks).toBe(0);
     expect(await mount.readdir('')).toHaveLength(40);
     for (const fd of open) await mount.close(fd);
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     expect(await mount.readdir('')).toHaveLength(20);
   } finally {
     await world.close();

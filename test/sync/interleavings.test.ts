@@ -58,16 +58,16 @@ const fileOf = (): ResourceUrl => world.service.childrenOf(MODEL_ROOT)[0]?.url a
 const shown = (): (string | null)[] => [...world.service.tree().values()];
 
 test('a file that is truncated during the comparison with its uploaded bytes is not pushed before it is closed', async () => {
-  const { service, mount, tower } = world;
+  const { service, mount, side } = world;
   const bytes = Buffer.alloc(4 * 1024 * 1024, 'bytes');
   await mount.writeFile('file', bytes);
   await world.converge();
   bytes[bytes.byteLength - 1] = 0;
   await mount.writeFile('file', bytes);
-  const readAll = tower.contents.readAll.bind(tower.contents);
+  const readAll = side.contents.readAll.bind(side.contents);
   let opened: number | null = null;
-  tower.contents.readAll = (id, extent) => {
-    tower.contents.readAll = readAll;
+  side.contents.readAll = (id, extent) => {
+    side.contents.readAll = readAll;
     void mount.open('file', constants.O_WRONLY | constants.O_TRUNC).then(async (fd) => {
       await mount.write(fd, 0, Buffer.from('half'));
       opened = fd;
@@ -90,16 +90,16 @@ test('a file that is truncated during the comparison with its uploaded bytes is 
 });
 
 test('a file renamed over another one while its bytes are compared leaves the upload of the other one alone', async () => {
-  const { service, mount, tower } = world;
+  const { service, mount, side } = world;
   const bytes = Buffer.alloc(4 * 1024 * 1024, 'bytes');
   await mount.writeFile('new', bytes);
   await world.converge();
   await savedAndSent('base', 'change');
   bytes[bytes.byteLength - 1] = 0;
   await mount.writeFile('new', bytes);
-  const readAll = tower.contents.readAll.bind(tower.contents);
+  const readAll = side.contents.readAll.bind(side.contents);
   let renamed: Promise<unknown> | null = null;
-  tower.contents.readAll = (id, extent) => {
+  side.contents.readAll = (id, extent) => {
     renamed ??= mount.rename('new', 'file');
     return readAll(id, extent);
   };
@@ -157,7 +157,7 @@ test.each([
 ])(
   'a remote version that ours replaced is kept, also if %s saved over ours and the file was deleted here',
   async (third, left) => {
-    const { service, mount, tower } = world;
+    const { service, mount, side } = world;
     await savedAndSent('base', 'ours');
     service.addVersion(fileOf(), Buffer.from('theirs'));
     await until('versions');
@@ -165,7 +165,7 @@ test.each([
     await mount.unlink('file');
     answerAll();
     await world.converge();
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     await world.converge();
 
     expect(shown().toSorted()).toEqual(left);
@@ -233,9 +233,9 @@ test('a remote version below ours stays visible although the request for the his
 
 describe("what is discarded here after somebody's version came over one of ours", () => {
   async function discarded(theirs: string): Promise<Inode> {
-    const { service, mount, tower } = world;
+    const { service, mount, side } = world;
     await savedAndSent('base', 'first is longer');
-    const ino = tower.store.get('resource', fileOf()) as Inode;
+    const ino = side.store.get('resource', fileOf()) as Inode;
     await mount.writeFile('file', Buffer.from('second'));
     await until('versions');
     service.addVersion(fileOf(), Buffer.from(theirs));
@@ -247,8 +247,8 @@ describe("what is discarded here after somebody's version came over one of ours"
 
   test('a discard leaves a file whose length is that of its bytes', async () => {
     const ino = await discarded('theirs!');
-    const { local } = world.tower.store.get('node', ino) ?? {};
-    expect(local?.sizeBytes).toBe(world.tower.contents.sizeOf(local?.content as ContentId));
+    const { local } = world.side.store.get('node', ino) ?? {};
+    expect(local?.sizeBytes).toBe(world.side.contents.sizeOf(local?.content as ContentId));
   });
 
   test('a discarded change gives way to the remote version, even if that has the length of their common base', async () => {
@@ -256,7 +256,7 @@ describe("what is discarded here after somebody's version came over one of ours"
     world.service.auto = () => ANSWER;
     for (let round = 0; round < 10; round++) {
       await world.pass(60_000);
-      await world.tower.freshness.refresh();
+      await world.side.freshness.refresh();
     }
     expect((await world.mount.readFile('file')).toString()).toBe('thei');
   });

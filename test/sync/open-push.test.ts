@@ -79,7 +79,7 @@ test('a file that a program rewrites by `> file` is pushed neither half-written 
   await world.mount.writeFile('copy', Buffer.from('the older version'));
   await world.converge();
   const { ino } = await world.mount.stat('copy');
-  const { fileSystem } = world.tower;
+  const { fileSystem } = world.side;
   const { handle } = await fileSystem.open(ino, openFlags(O_WRONLY | O_TRUNC), ctx);
   await fileSystem.flush(ino, handle); // the shell: dup2(2), close(2)
   for (let at = 0; at < 6 * MINUTE_MS; at += 10_000) await world.pass(10_000);
@@ -285,7 +285,7 @@ test('a remote save is kept as a copy although the local write before it changed
 
   const [file] = service.childrenOf(MODEL_ROOT);
   if (file !== undefined) service.addVersion(file.url, Buffer.from('what another one saved'));
-  await world.tower.freshness.refresh();
+  await world.side.freshness.refresh();
   await mount.write(fd, 0, Buffer.from('THAT'));
   await mount.close(fd);
   await world.converge();
@@ -305,7 +305,7 @@ test.each(['what another saved', 'their bytes'])(
     const [file] = service.childrenOf(MODEL_ROOT);
     service.nowMs += MINUTE_MS;
     if (file !== undefined) service.addVersion(file.url, Buffer.from(theirs));
-    await world.tower.freshness.refresh();
+    await world.side.freshness.refresh();
     await mount.write(fd, 0, Buffer.from('THESE'));
     await mount.close(fd);
     await world.converge();
@@ -327,7 +327,7 @@ test.each(['all of it anew by who has it open', 'anew', 'by a file that is renam
 
     const [file] = service.childrenOf(MODEL_ROOT);
     if (file !== undefined) service.addVersion(file.url, Buffer.from('what another one saved'));
-    await world.tower.freshness.refresh();
+    await world.side.freshness.refresh();
     if (how.startsWith('all')) await mount.ftruncate(fd, 0);
     await mount.write(fd, 0, Buffer.from('a save of ours'));
     await mount.close(fd);

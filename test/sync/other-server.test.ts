@@ -5,9 +5,9 @@ import { ServedSide } from '../harness/served-side.ts';
 import { RawClient } from '../server/raw-client.ts';
 
 let server: OtherServer;
-let tower: ServedSide;
+let side: ServedSide;
 afterEach(async () => {
-  await tower.close();
+  await side.close();
   await server.close();
 });
 
@@ -46,7 +46,7 @@ test.each(Object.entries(CASES))(
     for (const text of texts) server.save(server.make('file', papers, text), text, EARLIER_MS);
     const theirs = randomBytes(LARGE_BYTES);
     server.save(server.make('file', papers, 'large'), theirs, EARLIER_MS);
-    tower = await ServedSide.build({
+    side = await ServedSide.build({
       uid: '1',
       email: 'someone@example.com',
       application: '/sc/1/1',
@@ -56,7 +56,7 @@ test.each(Object.entries(CASES))(
       client: new RawClient(server.origin),
       folder: () => server.url(server.briefcase),
     });
-    const { mount } = tower;
+    const { mount } = side;
     const names = async (path: string) => (await mount.readdir(path)).map(({ name }) => name).sort();
     expect(await names('')).toEqual([papers.name]);
     expect(await names(papers.name)).toEqual(['large', ...texts]);
@@ -68,19 +68,19 @@ test.each(Object.entries(CASES))(
     await mount.writeFile('new/small', Buffer.from('small'));
     await mount.writeFile('new/empty', Buffer.alloc(0));
     await mount.writeFile('new/large', ours);
-    await tower.converge();
+    await side.converge();
     await mount.writeFile('new/small', Buffer.from('small again'));
     await mount.writeFile(`${papers.name}/text 1`, Buffer.from('mine'));
-    await tower.converge();
+    await side.converge();
     await mount.rename('new/small', 'new/ünïcode & <x>');
     await mount.rename(`${papers.name}/text 2`, 'new/text two');
     await mount.rename('new', 'renamed');
     await mount.unlink(`${papers.name}/text 0`);
-    await tower.converge();
+    await side.converge();
     await mount.writeFile('renamed/ünïcode & <x>', Buffer.from('third'));
-    await tower.converge();
-    await tower.tower.freshness.refresh();
-    await tower.converge();
+    await side.converge();
+    await side.side.freshness.refresh();
+    await side.converge();
 
     const expected: [string, Buffer | null][] = [
       ['Papers & <more>/', null],

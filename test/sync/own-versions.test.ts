@@ -85,8 +85,8 @@ describe('one client alone makes no conflicted copy', () => {
       await pushNow('f');
       await mount.rename('f.aside', 'f');
       if (how.endsWith('is back')) await patch('f', 0, 'SECOND');
-      if (then.includes('listed')) await world.tower.freshness.refresh();
-      if (then.includes('starts')) readAnew(world.tower.store);
+      if (then.includes('listed')) await world.side.freshness.refresh();
+      if (then.includes('starts')) readAnew(world.side.store);
       await world.converge();
 
       expect(names()).toEqual(['f']);

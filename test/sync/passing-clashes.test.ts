@@ -19,22 +19,22 @@ const there = (): string[] => [...synced.service.tree().keys()].map((path) => pa
 async function listed(times = 3): Promise<void> {
   for (let round = 0; round < times; round++) {
     await synced.pass(60_000);
-    await synced.tower.freshness.refresh();
+    await synced.side.freshness.refresh();
   }
 }
 
 describe('a file that is read here, and that somebody replaced by another of its name', () => {
   let reader: number;
   beforeEach(async () => {
-    const { mount, service, tower } = synced;
+    const { mount, service, side } = synced;
     const old = service.add('file', MODEL_ROOT, 'report.doc', Buffer.from('old'));
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     await mount.readFile('report.doc');
     reader = await mount.open('report.doc', 'r');
     await mount.read(reader, 0, 1);
     await service.moveToTrash(old, 'file', 'report.doc', never);
     service.add('file', MODEL_ROOT, 'report.doc', Buffer.from('new'));
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
   });
 
   test('a replaced file that is open here gives up its name when it is closed', async () => {
@@ -78,12 +78,12 @@ describe('a file that is read here, and that somebody replaced by another of its
 test.each(['swapped', 'a new one'])(
   'a file that takes the name of another one in transfer is found under that name (%s)',
   async (how) => {
-    const { mount, service, tower } = synced;
+    const { mount, service, side } = synced;
     const [a, b] = ['a', 'b'].map((name) => service.add('file', MODEL_ROOT, name, Buffer.from(`old ${name}`))) as [
       ResourceUrl,
       ResourceUrl,
     ];
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     await mount.readFile('a');
     service.auto = null;
     await mount.writeFile('a', Buffer.from('ours'));
@@ -102,7 +102,7 @@ test.each(['swapped', 'a new one'])(
     rename(a, how === 'swapped' ? 'b' : 'a.bak');
     if (how === 'swapped') rename(b, 'a');
     else service.add('file', MODEL_ROOT, 'a', Buffer.from('new'));
-    await tower.freshness.refresh();
+    await side.freshness.refresh();
     service.auto = () => ({ type: 'answer' });
     for (const request of service.pending.splice(0)) request.settle({ type: 'answer' });
     await synced.converge();
@@ -116,10 +116,10 @@ test.each(['swapped', 'a new one'])(
 );
 
 test('of two files with one name on the service, the remaining one gets the name when the other is deleted', async () => {
-  const { mount, service, tower } = synced;
+  const { mount, service, side } = synced;
   service.uniqueNames = false;
   for (const text of ['first', 'second']) service.add('file', MODEL_ROOT, 'photo.jpg', Buffer.from(text));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   expect(await here()).toEqual(['photo (2).jpg', 'photo.jpg']);
   await mount.unlink('photo.jpg');
   await synced.converge();

@@ -205,8 +205,8 @@ describe('saves', () => {
       { ino: 2, here: null, there: '1/f', kind: 'file', contentThere: 100 },
       { ino: 3, here: '1/f', there: null, kind: 'file', contentHere: 101 },
     ]);
-    const inherit = { type: 'inherit', ino: 3, from: 2 };
-    expect([about(2), about(3)]).toEqual([inherit, inherit]);
+    const transfer = { type: 'transfer', ino: 3, from: 2 };
+    expect([about(2), about(3)]).toEqual([transfer, transfer]);
   });
 
   test('a large old file renamed over another one is no save: it takes two requests and keeps both histories', () => {

@@ -230,7 +230,7 @@ const PACE_MS_MAX = 301_000;
 export class SavesAndSteps {
   #world: SyncedSide;
   readonly #isAlone: boolean;
-  readonly #tower: typeof TOWER & { readonly deletion: History['deletion'] };
+  readonly #side: typeof SMALL_CACHE & { readonly deletion: History['deletion'] };
   /** Everything that was ever closed, by anybody; and by whom. */
   readonly #written = new Map<string, 'ours' | 'theirs'>();
   readonly #mayGo = new Set<string>();
@@ -248,16 +248,16 @@ export class SavesAndSteps {
   private constructor(
     world: SyncedSide,
     isAlone: boolean,
-    tower: typeof TOWER & { readonly deletion: History['deletion'] },
+    side: typeof SMALL_CACHE & { readonly deletion: History['deletion'] },
   ) {
     this.#world = world;
     this.#isAlone = isAlone;
-    this.#tower = tower;
+    this.#side = side;
   }
 
   static async begin(how: History): Promise<SavesAndSteps> {
-    const tower = { ...(how.isRoomy ? ROOMY : TOWER), deletion: how.deletion };
-    const world = await SyncedSide.build(tower);
+    const side = { ...(how.isRoomy ? ROOMY : SMALL_CACHE), deletion: how.deletion };
+    const world = await SyncedSide.build(side);
     world.service.keptVersions = 1_000;
     world.service.asBegun = how.asBegun;
     world.service.uniqueNames = how.uniqueNames;
@@ -268,7 +268,7 @@ export class SavesAndSteps {
     await world.mount.mkdir('d');
     await world.converge();
     world.service.auto = null;
-    return new SavesAndSteps(world, how.isAlone, tower);
+    return new SavesAndSteps(world, how.isAlone, side);
   }
 
   async take(step: SaveStep): Promise<void> {
@@ -286,7 +286,7 @@ export class SavesAndSteps {
 
   /** Where a request was lost a moment ago, what is not known here is refused without being asked for. */
   #isUsual({ errno }: FsError): boolean {
-    return USUAL.has(errno) || (errno === 'ETIMEDOUT' && this.#world.tower.health.pausing !== null);
+    return USUAL.has(errno) || (errno === 'ETIMEDOUT' && this.#world.side.health.pausing !== null);
   }
 
   /** Everything is answered; then both sides are alike, and nothing is missing that nobody threw away. */
@@ -300,7 +300,7 @@ export class SavesAndSteps {
       await this.#world.pass(0);
       this.#world.sync.retry();
       await this.#world.converge();
-      await this.#done(this.#world.tower.freshness.refresh());
+      await this.#done(this.#world.side.freshness.refresh());
       await this.#world.pass(600_000);
       await this.#here(); // asks for what is old
     }
@@ -344,7 +344,7 @@ export class SavesAndSteps {
   }
 
   async #act(step: SaveStep): Promise<string | null> {
-    const { mount, service, clock, sync, tower } = this.#world;
+    const { mount, service, clock, sync, side } = this.#world;
     // Two of one length within one second cannot be told apart by a listing.
     service.nowMs += 3_000;
     switch (step.do) {
@@ -427,7 +427,7 @@ export class SavesAndSteps {
           this.#written.set(text(bytes), 'theirs');
           service.addVersion(file, bytes);
         }
-        if (step.isListed) await this.#done(tower.freshness.refresh());
+        if (step.isListed) await this.#done(side.freshness.refresh());
         service.auto = null;
         const how = step.do === 'write-late' ? 'write-held' : 'rewrite-held';
         return `${held}, then ${await this.#act({ do: how, at: this.#held.size - 1, size: step.size })}`;
@@ -485,7 +485,7 @@ export class SavesAndSteps {
       case 'their-folder':
         return this.#theirFolder(step);
       case 'evict':
-        tower.contents.collect();
+        side.contents.collect();
         return '';
       case 'set-clock':
         clock.skewMs += step.ms;
@@ -590,7 +590,7 @@ export class SavesAndSteps {
         const path = pathOf(step.at);
         const { ino } = await this.#done(mount.stat(path));
         await this.#seenIn(path);
-        const given = tower.store.get('node', ino);
+        const given = side.store.get('node', ino);
         this.#mayGo.add(text((given === undefined ? null : this.#bytesHere(given)) ?? Buffer.alloc(0)));
         // What was sent unheard, and what it went over, is not asked for any more.
         for (const { bytes } of service.resources.get(this.#remoteOf(ino)?.resource ?? MODEL_ROOT)?.versions ?? [])
@@ -607,11 +607,11 @@ export class SavesAndSteps {
         await this.#world.pass(step.ms);
         return '';
       case 'list':
-        await this.#done(tower.freshness.refresh());
+        await this.#done(side.freshness.refresh());
         return '';
       case 'tidy':
         await this.#world.pass(31_000);
-        tower.contents.collect();
+        side.contents.collect();
         return '';
       case 'retry':
         sync.retry();
@@ -645,7 +645,7 @@ export class SavesAndSteps {
     at,
     size,
   }: Extract<SaveStep, { do: 'write-held' | 'rewrite-held' }>): Promise<string | null> {
-    const { mount, tower } = this.#world;
+    const { mount, side } = this.#world;
     const fd = [...this.#held][at % Math.max(1, this.#held.size)];
     if (fd === undefined) return null;
     this.#held.delete(fd);
@@ -658,7 +658,7 @@ export class SavesAndSteps {
     else bytes = Buffer.concat([bytes.subarray(0, 6), seen.subarray(6)]);
     await this.#done(mount.write(fd, 0, how === 'rewrite-held' ? bytes : bytes.subarray(0, 6)));
     // It has the name no more, or never again: another file was renamed over it, or it was deleted here.
-    if (tower.store.get('node', ino)?.local == null) this.#mayGo.add(text(bytes));
+    if (side.store.get('node', ino)?.local == null) this.#mayGo.add(text(bytes));
     this.#mayGo.add(text(seen));
     await this.#closed(fd, bytes);
     return `${ino} = ${nameOf(text(bytes))} over ${nameOf(text(seen))}`;
@@ -736,7 +736,7 @@ export class SavesAndSteps {
   }
 
   #nodeAt(path: string): NodeRecord | undefined {
-    const { store } = this.#world.tower;
+    const { store } = this.#world.side;
     let node = store.get('node', ROOT_INODE);
     for (const name of path.split('/')) {
       const ino: Inode | undefined = node === undefined ? undefined : store.get('name', [node.ino, name]);
@@ -747,7 +747,7 @@ export class SavesAndSteps {
 
   /** What is shown of a file at this moment; null where that is not here. */
   #bytesHere({ local }: NodeRecord): Buffer | null {
-    const { contents } = this.#world.tower;
+    const { contents } = this.#world.side;
     if (local?.content == null) return null;
     const bytes = contents.readAll(local.content, { start: 0, end: contents.sizeOf(local.content) });
     return bytes === null ? null : Buffer.from(bytes);
@@ -833,14 +833,14 @@ export class SavesAndSteps {
     before.service.auto = () => ({ type: fate });
     await before.close('keep');
     before.service.auto = null;
-    this.#world = await SyncedSide.build({ ...this.#tower, left: before });
+    this.#world = await SyncedSide.build({ ...this.#side, left: before });
     return '';
   }
 
   /** As SIGKILL leaves it: files that are open are drafts, what was closed is a record in the journal, and the index is behind. */
   async #kill(fate: 'lose-reply' | 'lose-request'): Promise<string> {
     const before = this.#world;
-    const directory = before.tower.snapshot();
+    const directory = before.side.snapshot();
     const nowMs = before.clock.elapsedMs();
     for (const { bytes, sinceMs } of this.#half.values())
       if (nowMs - sinceMs >= MAY_BE_PUSHED_OPEN_MS) this.#sentOpen.add(text(bytes.subarray(0, bytes.byteLength / 2)));
@@ -850,7 +850,7 @@ export class SavesAndSteps {
     before.service.auto = () => ({ type: 'lose-request' });
     await before.close();
     before.service.auto = null;
-    this.#world = await SyncedSide.build({ ...this.#tower, left: before, directory });
+    this.#world = await SyncedSide.build({ ...this.#side, left: before, directory });
     return '';
   }
 
@@ -891,7 +891,7 @@ export class SavesAndSteps {
   }
 
   #remoteOf(ino: Inode): RemoteFacet | null {
-    return this.#world.tower.store.get('node', ino)?.remote ?? null;
+    return this.#world.side.store.get('node', ino)?.remote ?? null;
   }
 
   async #finish(fd: number): Promise<string> {
@@ -988,7 +988,7 @@ export class SavesAndSteps {
 }
 
 /** The cache is smaller than one of the larger files. */
-const TOWER = { contents: { cacheBytes: 512 * 1024 } };
+const SMALL_CACHE = { contents: { cacheBytes: 512 * 1024 } };
 const ROOMY = { contents: { cacheBytes: 1024 ** 3 } };
 const O_SAVE = constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC;
 const USUAL: ReadonlySet<string> = new Set(['ENOENT', 'ENOTDIR', 'EISDIR', 'EEXIST', 'ESTALE', 'ENOTEMPTY']);

@@ -60,10 +60,10 @@ test('a change over one that was just sent is sent whole, however long that take
   await until('putVersionData');
 
   // What housekeeping does meanwhile, every few seconds.
-  await world.tower.contents.mergeLayers(never);
+  await world.side.contents.mergeLayers(never);
   for (let round = 0; round < 10; round++) {
     world.clock.advance(60_000);
-    world.tower.contents.collect();
+    world.side.contents.collect();
   }
   world.service.auto = () => ({ type: 'answer' });
   for (const request of world.service.pending.splice(0)) request.settle({ type: 'answer' });

@@ -24,7 +24,7 @@ export const UNFILLED = 'stub';
 /** It has no state, and its patterns take a while. */
 const NAMES = new Names();
 
-/** The left tower down to its sync, over a service that does what a test says; time stands still until told. */
+/** The file-system side down to its sync, over a service that does what a test says; time stands still until told. */
 export class SyncWorld {
   readonly clock = new ManualClock();
   readonly service: ModelService;

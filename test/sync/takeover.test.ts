@@ -55,7 +55,7 @@ const NOT_KEPT = { [F]: [SAVED], [BACKUP]: [BEFORE] };
 
 async function pin(path: string): Promise<void> {
   const { ino } = await world.mount.stat(path);
-  world.tower.store.transact((tx) => writePinnedNodes(tx, [ino]));
+  world.side.store.transact((tx) => writePinnedNodes(tx, [ino]));
 }
 
 describe('a file that was renamed to a backup name', () => {
@@ -256,7 +256,7 @@ describe('a deleted file', () => {
   test('stays in the trash if another client deleted it', async () => {
     const resource = world.service.resources.get(file);
     if (resource !== undefined) resource.parent = MODEL_TRASH;
-    await world.tower.freshness.refresh();
+    await world.side.freshness.refresh();
     await create();
     expect(histories()).toEqual({ [F]: [SAVED] });
     expect(histories(MODEL_TRASH)).toEqual({ [F]: [BEFORE] });
@@ -329,7 +329,7 @@ test.each(['deleted', 'renamed'])(
 
     expect(histories()).toMatchObject({ other: [SAVED, 'obsolete', 'first'] });
     expect(Object.keys(histories())).toEqual(how === 'deleted' ? ['other'] : [BACKUP, 'other']);
-    expect([...world.tower.intents.open()]).toEqual([]);
+    expect([...world.side.intents.open()]).toEqual([]);
     expect(service.violations).toEqual([]);
   },
 );
@@ -392,7 +392,7 @@ describe('a save is made as a new file', () => {
     world.service.settleAll({ type: 'answer' });
     for (let round = 0; round < 60; round++) await world.pass(10_000);
     expect(histories()).toEqual(NOT_KEPT);
-    expect([...world.tower.intents.open()]).toEqual([]);
+    expect([...world.side.intents.open()]).toEqual([]);
   });
 
   test.each([403, 409, 413])('if the service answers %i to the way back from the trash', async (status) => {
@@ -430,7 +430,7 @@ describe.each(['goes on', 'is killed'])('a mount that %s', (how) => {
       expect(isCut).toBe(true);
       if (how === 'is killed') {
         const before = world;
-        const directory = before.tower.snapshot();
+        const directory = before.side.snapshot();
         await before.close();
         world = await SyncedSide.build({ left: before, directory });
       }
@@ -446,7 +446,7 @@ describe.each(['goes on', 'is killed'])('a mount that %s', (how) => {
       if (what === 'renamed') expect(there[BACKUP]).toEqual([BEFORE]);
       else expect([...world.service.allBytes()]).toContain(BEFORE);
       expect((await world.mount.readFile(F)).toString()).toBe(SAVED);
-      expect([...world.tower.intents.open()]).toEqual([]);
+      expect([...world.side.intents.open()]).toEqual([]);
       expect(world.sync.status().parked).toEqual([]);
       // Before the copy or the way back is sent, only this process knows of the save. A request that never arrived is not repeated.
       const isGivenUp = (at === 0 && how === 'is killed') || (at === 1 && fate === 'lose-request');

@@ -18,25 +18,25 @@ const BLOCK_BYTES = 128 * 1024;
 let directory: string;
 let server: ReferenceServer;
 let user: TestUser;
-let towers: ServedSide[];
+let sides: ServedSide[];
 
 beforeEach(async () => {
   directory = mkdtempSync(join(tmpdir(), 'cfs-two-clients-'));
   server = await ReferenceServer.open({ dataDirectory: directory, versionsKept: 5 });
   user = await signUp(server, 'a@example.com');
-  towers = [];
+  sides = [];
 });
 
 afterEach(async () => {
-  for (const tower of towers) await tower.close();
+  for (const side of sides) await side.close();
   await server.close();
   rmSync(directory, { recursive: true, force: true });
 });
 
 async function mounted(host: string): Promise<ServedSide> {
-  const tower = await ServedSide.build(user, { host });
-  towers.push(tower);
-  return tower;
+  const side = await ServedSide.build(user, { host });
+  sides.push(side);
+  return side;
 }
 
 /** Cuts of bodies and lost answers, as a seed has it; more than enough for both to meet some. */
@@ -96,68 +96,68 @@ describe('a file of 64 MiB of which nothing is here, changed in one block while 
     return (await Promise.all(names.map(async (name) => digest(await mount.readFile(name))))).sort();
   }
 
-  async function change(tower: ServedSide): Promise<void> {
-    const descriptor = await tower.mount.open('f', 'r+');
-    await tower.mount.write(descriptor, 20 * BLOCK_BYTES, edit);
-    await tower.mount.close(descriptor);
+  async function change(side: ServedSide): Promise<void> {
+    const descriptor = await side.mount.open('f', 'r+');
+    await side.mount.write(descriptor, 20 * BLOCK_BYTES, edit);
+    await side.mount.close(descriptor);
   }
 
   test('the base of a partial edit is fetched from the first write on, so that the edit becomes a complete version and the remote one a copy', async () => {
     const file = await user.client.createFilled(user.folder('2'), 'f', base);
-    const tower = await mounted('one');
+    const side = await mounted('one');
     // Nothing can be pushed.
     const offline = { times: 'always', then: { hangUpBefore: true } } as const;
     server.faults = [{ on: 'POST', path: 'fileVersions', ...offline }];
-    await change(tower);
+    await change(side);
     const served = (): number => server.requests.bytesOut;
-    await tower.until(() => served() > base.byteLength - 2 * BLOCK_BYTES, 'the base is fetched');
+    await side.until(() => served() > base.byteLength - 2 * BLOCK_BYTES, 'the base is fetched');
     // What was sent has also arrived: reading brings no more than what was still on its way.
     const fetched = served();
-    expect(digest(await tower.mount.readFile('f'))).toBe(digest(edited));
+    expect(digest(await side.mount.readFile('f'))).toBe(digest(edited));
     expect(served() - fetched).toBeLessThan(4 * BLOCK_BYTES);
     await sixVersions(file);
     server.faults = [];
-    await tower.converge();
+    await side.converge();
 
     const found = await filesIn(user.client, user.folder('2'));
     expect(found.map(({ versions }) => versions[0]).sort()).toEqual([digest(edited), digest(theirs(6))].sort());
-    expect(await shown(tower)).toEqual([digest(edited), digest(theirs(6))].sort());
+    expect(await shown(side)).toEqual([digest(edited), digest(theirs(6))].sort());
   });
 
   test('a partial edit that started offline and whose base was dropped is parked, and no version is invented', async () => {
     const file = await user.client.createFilled(user.folder('2'), 'f', base);
-    const tower = await mounted('one');
+    const side = await mounted('one');
     // The file is known, and which version it is; not a byte of it is here.
-    const first = await tower.mount.open('f', 'r+');
-    await tower.mount.read(first, base.byteLength - 10, 10);
+    const first = await side.mount.open('f', 'r+');
+    await side.mount.read(first, base.byteLength - 10, 10);
     // To the mount the service is away, to others it is not.
     const away = { times: 'always', then: { hangUpBefore: true } } as const;
     server.faults = [
       { on: 'GET', ...away },
       { on: 'POST', ...away },
     ];
-    await tower.mount.write(first, 20 * BLOCK_BYTES, edit);
-    await tower.mount.close(first);
+    await side.mount.write(first, 20 * BLOCK_BYTES, edit);
+    await side.mount.close(first);
     await sixVersions(file);
     server.faults = [];
-    await tower.until(() => tower.sync.status().parked.length > 0, 'it is parked');
+    await side.until(() => side.sync.status().parked.length > 0, 'it is parked');
 
-    expect(tower.sync.status().parked).toMatchObject([{ path: 'f', reason: 'base-lost' }]);
+    expect(side.sync.status().parked).toMatchObject([{ path: 'f', reason: 'base-lost' }]);
     const found = await filesIn(user.client, user.folder('2'));
     expect(found.map(({ versions }) => versions[0])).toEqual([digest(theirs(6))]);
-    const again = await tower.mount.open('f', 'r');
-    expect(digest(await tower.mount.read(again, 20 * BLOCK_BYTES, BLOCK_BYTES))).toBe(digest(edit));
+    const again = await side.mount.open('f', 'r');
+    expect(digest(await side.mount.read(again, 20 * BLOCK_BYTES, BLOCK_BYTES))).toBe(digest(edit));
     // What is nowhere is an error, not zeros nor bytes of theirs.
     for (const block of [0, 19, 21]) {
-      const read = tower.mount.read(again, block * BLOCK_BYTES, BLOCK_BYTES);
+      const read = side.mount.read(again, block * BLOCK_BYTES, BLOCK_BYTES);
       await expect(read, `block ${block}`).rejects.toMatchObject({ errno: 'ESTALE' });
     }
-    await tower.mount.close(again);
+    await side.mount.close(again);
   });
 
   test('a base whose transfer is cut repeatedly keeps the received bytes, and the rest is fetched', async () => {
     const file = await user.client.createFilled(user.folder('2'), 'f', base);
-    const tower = await mounted('one');
+    const side = await mounted('one');
     const offline = { times: 'always', then: { hangUpBefore: true } } as const;
     server.faults = [
       { on: 'POST', path: 'fileVersions', ...offline },
@@ -166,13 +166,13 @@ describe('a file of 64 MiB of which nothing is here, changed in one block while 
         (nth): FaultRule => ({ on: 'GET', path: 'fileVersionData', nth, then: { hangUpAfterBytes: MIB } }),
       ),
     ];
-    await change(tower);
+    await change(side);
     const served = (): number => server.requests.bytesOut;
-    await tower.until(() => served() > base.byteLength - 2 * BLOCK_BYTES, 'the base is fetched');
-    expect(digest(await tower.mount.readFile('f'))).toBe(digest(edited));
+    await side.until(() => served() > base.byteLength - 2 * BLOCK_BYTES, 'the base is fetched');
+    expect(digest(await side.mount.readFile('f'))).toBe(digest(edited));
     await sixVersions(file);
     server.faults = [];
-    await tower.converge();
+    await side.converge();
 
     const found = await filesIn(user.client, user.folder('2'));
     expect(found.map(({ versions }) => versions[0]).sort()).toEqual([digest(edited), digest(theirs(6))].sort());

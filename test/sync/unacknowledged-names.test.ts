@@ -60,12 +60,12 @@ test('another client’s empty file, found at the requested place, does not coun
 });
 
 test('a service that names a file as a parent folder is not believed', async () => {
-  const { service, mount, tower } = world;
+  const { service, mount, side } = world;
   await mount.mkdir('dir');
   await mount.writeFile('file', Buffer.from('bytes'));
   await world.converge();
   const folderNamed = (wanted: string) =>
-    folderOf(tower.store, service.childrenOf(MODEL_ROOT).find(({ name }) => name === wanted)?.url);
+    folderOf(side.store, service.childrenOf(MODEL_ROOT).find(({ name }) => name === wanted)?.url);
 
   expect([folderNamed('dir'), folderNamed('file'), folderNamed('none')]).toEqual([
     (await mount.stat('dir')).ino,
@@ -167,17 +167,17 @@ describe('what is discarded before it is known what became of it', () => {
 
   async function onlineAgain(): Promise<void> {
     world.service.auto = () => ANSWER;
-    world.tower.health.reachable();
+    world.side.health.reachable();
     await world.converge();
     for (let round = 0; round < 5; round++) {
       await world.pass(600_000);
       await files();
-      await world.tower.freshness.refresh();
+      await world.side.freshness.refresh();
     }
   }
 
   function dirty(): Inode {
-    const [first] = world.tower.store.all('dirty');
+    const [first] = world.side.store.all('dirty');
     return first?.[0] ?? ROOT_INODE;
   }
 

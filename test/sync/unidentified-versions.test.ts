@@ -47,7 +47,7 @@ async function make(lengths: readonly number[]): Promise<Map<string, Buffer>> {
 }
 
 function kept(): number {
-  const { cacheBytes, draftBytes } = world.tower.contents.usage();
+  const { cacheBytes, draftBytes } = world.side.contents.usage();
   return cacheBytes + draftBytes;
 }
 
@@ -55,9 +55,9 @@ async function calm(): Promise<void> {
   for (let i = 0; i < 20; i++) await world.pass(1_000);
 }
 
-const contentsThere = (): number => [...world.tower.store.all('content')].length;
+const contentsThere = (): number => [...world.side.store.all('content')].length;
 /** What is not named yet, and so cannot be given back. */
-const drafts = (): number => [...world.tower.store.all('content')].filter(([, { kind }]) => kind === 'draft').length;
+const drafts = (): number => [...world.side.store.all('content')].filter(([, { kind }]) => kind === 'draft').length;
 const historiesAsked = (): number => world.service.requests.filter((name) => name.startsWith('versions')).length;
 
 describe('[S-cache-1] files that were made here', () => {
@@ -90,16 +90,16 @@ describe('[S-cache-1] files that were made here', () => {
     await world.converge();
     await calm();
     expect(historiesAsked()).toBeGreaterThan(0);
-    const ino = world.tower.store.get('resource', file?.url as ResourceUrl) ?? 0;
-    const content = world.tower.store.get('node', ino as Inode)?.local?.content as ContentId;
-    expect(world.tower.contents.record(content)).toMatchObject({ kind: 'draft', version: null });
+    const ino = world.side.store.get('resource', file?.url as ResourceUrl) ?? 0;
+    const content = world.side.store.get('node', ino as Inode)?.local?.content as ContentId;
+    expect(world.side.contents.record(content)).toMatchObject({ kind: 'draft', version: null });
     expect(Buffer.compare(await world.mount.readFile('f0'), made.get('f0') as Buffer)).toBe(0);
   });
 
   test('pushed local files are not taken for a remote save if the service keeps no old versions', async () => {
     world.service.keptVersions = 0;
     await make([20_000, 60_000]);
-    await world.tower.freshness.refresh(ROOT_INODE);
+    await world.side.freshness.refresh(ROOT_INODE);
     const file = world.service.childrenOf(MODEL_ROOT).find(({ name }) => name === 'f1');
     const theirs = bytesOf(60_000);
     world.service.addVersion(file?.url as ResourceUrl, theirs);
@@ -108,7 +108,7 @@ describe('[S-cache-1] files that were made here', () => {
     await calm();
     expect(historiesAsked()).toBe(3);
 
-    await world.tower.freshness.refresh(ROOT_INODE);
+    await world.side.freshness.refresh(ROOT_INODE);
     expect(Buffer.compare(await world.mount.readFile('f1'), theirs)).toBe(0);
   });
 
@@ -155,7 +155,7 @@ describe('[S-cache-1] files that were made here', () => {
 
       world.service.auto = () => ({ type: 'answer' });
       for (let second = 0; second < 900; second++) await world.pass(1_000);
-      for (let round = 0; round < 8; round++) world.tower.contents.collect(); // as the housekeeping of a mount does
+      for (let round = 0; round < 8; round++) world.side.contents.collect(); // as the housekeeping of a mount does
       expect(kept()).toBeLessThanOrEqual(BUDGET_BYTES);
       expect(drafts()).toBeLessThanOrEqual(BUDGET_BYTES / IN_FILE);
     },
@@ -203,7 +203,7 @@ describe('a first upload that is racily clean', () => {
     const { ino } = await world.mount.stat('f');
     const file = world.service.childrenOf(MODEL_ROOT)[0]?.url as ResourceUrl;
     const ms = world.service.history(file)[0]?.lastModifiedMs as number;
-    world.tower.store.transact((tx) => {
+    world.side.store.transact((tx) => {
       const node = tx.get('node', ino);
       if (node?.remote == null) throw new Error('the service has the file');
       writeNode(tx, node, { ...node, remote: { ...node.remote, modified: { ms, certainty: 'suspect' } } }, 0);
@@ -212,7 +212,7 @@ describe('a first upload that is racily clean', () => {
   }
 
   async function saveAfterRefresh(fd: number): Promise<void> {
-    await world.tower.freshness.refresh();
+    await world.side.freshness.refresh();
     await world.mount.write(fd, 0, Buffer.from('S'));
     await world.mount.close(fd);
     await world.converge();

@@ -17,11 +17,11 @@ let file: ResourceUrl;
 
 beforeEach(async () => {
   synced = await SyncedSide.build();
-  const { service, tower, mount } = synced;
+  const { service, side, mount } = synced;
   from = service.add('folder', MODEL_ROOT, 'from');
   to = service.add('folder', MODEL_ROOT, 'to');
   file = service.add('file', from, 'f', Buffer.from('old'));
-  await tower.freshness.refresh();
+  await side.freshness.refresh();
   await mount.readFile('from/f');
   await mount.readdir('to');
 });
@@ -65,15 +65,15 @@ async function settled(): Promise<void> {
   for (let round = 0; round < 20; round++) await synced.pass(10_000);
   for (let round = 0; round < 3; round++) {
     await synced.pass(60_000);
-    await synced.tower.freshness.refresh();
+    await synced.side.freshness.refresh();
   }
 }
 
 describe('a file stays one file', () => {
   test('a moved file stays one file if a listing comes before the response to the move', async () => {
-    const { tower, mount, sync } = synced;
+    const { side, mount, sync } = synced;
     const arrive = await moved('answer');
-    await tower.freshness.refresh(tower.store.get('resource', to));
+    await side.freshness.refresh(side.store.get('resource', to));
     arrive();
     await settled();
 
@@ -156,17 +156,17 @@ describe('a file stays one file', () => {
   });
 
   test('a file that another client moved stays one file if its old address redirects to the new one', async () => {
-    const { tower, mount } = synced;
+    const { side, mount } = synced;
     moveThere('f', to);
     followed();
-    await tower.freshness.refresh(tower.store.get('resource', from));
+    await side.freshness.refresh(side.store.get('resource', from));
     await settled();
 
     expect((await mount.readdir('to')).map(({ name }) => name)).toEqual(['f']);
   });
 
   test('a push that was refused at the old address of a file moved elsewhere is repeated immediately', async () => {
-    const { service, tower, mount, sync } = synced;
+    const { service, side, mount, sync } = synced;
     const createVersion = service.createVersion.bind(service);
     service.createVersion = async () => {
       throw new ApiError(403, 'model', 'not now');
@@ -179,7 +179,7 @@ describe('a file stays one file', () => {
     const listing = service.listing.bind(service);
     service.listing = (folder) => (folder === from ? [] : listing(folder));
     followed();
-    await tower.freshness.refresh(tower.store.get('resource', from));
+    await side.freshness.refresh(side.store.get('resource', from));
     await synced.pass(10_000);
     await synced.pass(10_000);
 
@@ -191,12 +191,12 @@ describe('a file stays one file', () => {
   test.each(['here', 'elsewhere'] as const)(
     'the bytes of a pinned file that was moved %s are never evicted',
     async (where) => {
-      const { tower, clock, mount } = synced;
+      const { side, clock, mount } = synced;
       const { ino } = await mount.stat('from/f');
-      const { store, tree, freshness, reader } = tower;
+      const { store, tree, freshness, reader } = side;
       const pins = new Pins({
-        ...{ store, tree, freshness, reader, files: tower.fileSystem.files, clock },
-        ...{ changes: tower.changes, pinned: tower.pinned },
+        ...{ store, tree, freshness, reader, files: side.fileSystem.files, clock },
+        ...{ changes: side.changes, pinned: side.pinned },
         ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
       });
       pins.pin(ino);
@@ -207,21 +207,21 @@ describe('a file stays one file', () => {
       else {
         moveThere('f', to);
         followed();
-        await tower.freshness.refresh(store.get('resource', from));
+        await side.freshness.refresh(store.get('resource', from));
       }
       await settled();
 
       expect(tree.node(ino)?.remote?.resource).toBe(NEW);
       const content = tree.node(ino)?.local?.content;
-      expect(content != null && tower.pinned.keeps(content)).toBe(true);
+      expect(content != null && side.pinned.keeps(content)).toBe(true);
     },
   );
 });
 
 /** [S-pin-1] */
 test('a pinned file that was moved elsewhere is kept after a restart without the service, though others are missing', async () => {
-  const { tower, clock, service, mount } = synced;
-  const { store, tree, freshness, reader } = tower;
+  const { side, clock, service, mount } = synced;
+  const { store, tree, freshness, reader } = side;
   const { ino } = await mount.stat('from/f');
   moveThere('f', to);
   followed();
@@ -233,8 +233,8 @@ test('a pinned file that was moved elsewhere is kept after a restart without the
     throw new TransportError('away');
   };
   const pins = new Pins({
-    ...{ store, tree, freshness, reader, files: tower.fileSystem.files, clock },
-    ...{ changes: tower.changes, pinned: tower.pinned },
+    ...{ store, tree, freshness, reader, files: side.fileSystem.files, clock },
+    ...{ changes: side.changes, pinned: side.pinned },
     ...{ log: silentLogger, shutdown: new AbortController().signal, roundMs: 60_000 },
   });
   const folder = (await mount.stat('to')).ino;
@@ -244,7 +244,7 @@ test('a pinned file that was moved elsewhere is kept after a restart without the
   expect(pins.stateOf(folder)).toMatchObject({ files: 4, trouble: expect.any(String) });
 
   const content = tree.node(ino)?.local?.content;
-  expect(content != null && tower.pinned.keeps(content)).toBe(true);
+  expect(content != null && side.pinned.keeps(content)).toBe(true);
   pins.stop();
 });
 

@@ -49,21 +49,21 @@ test.each(JUMPS_MS)('after a clock jump of %i ms a folder in use is refreshed as
 });
 
 test.each(JUMPS_MS)('saves around a jump of %i ms are versions in their order, and no conflict', async (jumpMs) => {
-  const tower = await SyncedSide.build();
+  const side = await SyncedSide.build();
   try {
-    const { mount, clock, service } = tower;
+    const { mount, clock, service } = side;
     await mount.readdir('.');
     await mount.writeFile('file', Buffer.from('first'));
-    await tower.converge();
+    await side.converge();
     await mount.writeFile('file', Buffer.from('second'));
     clock.skewMs += jumpMs;
     await mount.writeFile('other', Buffer.from('made after it'));
-    await tower.converge();
+    await side.converge();
     await mount.writeFile('file', Buffer.from('third'));
-    await tower.converge();
+    await side.converge();
     clock.skewMs -= jumpMs;
     await mount.rename('other', 'renamed');
-    await tower.converge();
+    await side.converge();
 
     expect([...service.tree()].sort()).toEqual([
       ['/file', 'third'],
@@ -72,6 +72,6 @@ test.each(JUMPS_MS)('saves around a jump of %i ms are versions in their order, a
     expect((await mount.readFile('file')).toString()).toBe('third');
     expect(service.violations).toEqual([]);
   } finally {
-    await tower.close();
+    await side.close();
   }
 });
