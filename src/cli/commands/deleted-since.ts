@@ -1,4 +1,3 @@
-import { lstat } from 'node:fs/promises';
 import { basename, dirname, join } from 'node:path';
 import type { RemoteEntry } from '../../base/resources.ts';
 import type { ResourceUrl } from '../../base/vocabulary.ts';
@@ -9,6 +8,7 @@ import type { RemoteService } from '../../remote/contract.ts';
 import { Names } from '../../tree/names.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { DOCUMENTS_MS_MAX, type ServiceDeps } from '../service-access.ts';
+import { isThere } from './file-in-mount.ts';
 import { trashItems } from './trash.ts';
 import { namedVersions } from './version-choice.ts';
 
@@ -158,14 +158,4 @@ async function folderOf(mount: RunningMount, path: string): Promise<ResourceUrl 
   if (!(await isThere(join(mount.status.directory, path)))) return null;
   const { kind, resource } = await callControl(mount.socketPath, 'locate', { path });
   return kind === 'folder' ? (resource as ResourceUrl | null) : null;
-}
-
-async function isThere(place: string): Promise<boolean> {
-  try {
-    await lstat(place);
-    return true;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return false;
-    throw error;
-  }
 }

@@ -30,7 +30,7 @@ export async function findInMount({ paths, wait }: Looking, file: string): Promi
   const place = join(mount.status.directory, path ?? '');
   const located = await wait.for(mount.status.account.origin, async (signal) => {
     // The mount may not know the path yet: stat(2) makes it look up the path, on the service if needed.
-    if (!(await exists(place))) throw new UsageError(`there is no ${visible(file)}`, exitCode('missing'));
+    if (!(await isThere(place))) throw new UsageError(`there is no ${visible(file)}`, exitCode('missing'));
     return callControl(mount.socketPath, 'locate', { path }, { signal });
   });
   return { mount, place, located };
@@ -53,7 +53,8 @@ export async function findFileInMount(
   return { ...found, resource: resource as ResourceUrl };
 }
 
-async function exists(place: string): Promise<boolean> {
+/** Whether the mount has the path, which it may look up on the service. */
+export async function isThere(place: string): Promise<boolean> {
   try {
     await lstat(place);
     return true;
