@@ -50,6 +50,10 @@ const outFolder = join(
   prebuild ? join('prebuilds', platform) : faulty ? 'build/faulty' : sanitize ? 'build/sanitized' : 'build',
 );
 const out = join(outFolder, `${NAME}.node`);
+/** The program that keeps a mount while its process is restarted. A clone without its source has none, as the tests of this script. */
+const keeperSource = fileURLToPath(new URL('../native-deps/keeper/keeper.c', import.meta.url));
+const keeperOut = join(outFolder, 'cfs-keeper');
+const hasKeeper = existsSync(keeperSource) && !sanitize && !prebuild;
 const stamp = join(outFolder, 'stamp');
 
 if (process.platform !== 'linux') {
@@ -73,11 +77,19 @@ const flags = [
     ? ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=undefined']
     : ['-O2', '-g0']),
 ];
+const keeperFlags = ['-std=gnu11', '-Wall', '-Wextra', '-O2', '-g0', '-pthread'];
 const key = createHash('sha256').update([cc, ...ccWords, ...flags, platform].join('\0'));
 for (const name of names.filter((each) => /\.[ch]$/.test(each)))
   key.update(name).update(readFileSync(join(folder, name)));
+if (hasKeeper) key.update(keeperFlags.join('\0')).update(readFileSync(keeperSource));
 const wanted = key.digest('hex');
-if (existsSync(out) && existsSync(stamp) && readFileSync(stamp, 'utf8') === wanted) process.exit(0);
+if (
+  existsSync(out) &&
+  (!hasKeeper || existsSync(keeperOut)) &&
+  existsSync(stamp) &&
+  readFileSync(stamp, 'utf8') === wanted
+)
+  process.exit(0);
 
 let include;
 try {
@@ -90,6 +102,7 @@ try {
 }
 mkdirSync(outFolder, { recursive: true });
 const unfinished = join(outFolder, `${NAME}.${process.pid}.tmp`);
+const unfinishedKeeper = join(outFolder, `cfs-keeper.${process.pid}.tmp`);
 try {
   execFileSync(
     cc,
@@ -98,6 +111,8 @@ try {
       stdio: 'inherit',
     },
   );
+  if (hasKeeper)
+    execFileSync(cc, [...ccWords, ...keeperFlags, keeperSource, '-o', unfinishedKeeper], { stdio: 'inherit' });
 } catch (thrown) {
   const error = /** @type {NodeJS.ErrnoException} */ (thrown);
   if (error.code === 'ENOENT' && target === host && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`)))
@@ -122,6 +137,7 @@ if (target in TARGETS && machine !== null && machine !== TARGETS[target].machine
 }
 // Renamed, not written in place: a process that has the old file loaded keeps it.
 renameSync(unfinished, out);
+if (hasKeeper) renameSync(unfinishedKeeper, keeperOut);
 writeFileSync(stamp, wanted);
 console.error(`build-native: built ${out}`);
 

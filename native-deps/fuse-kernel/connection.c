@@ -8,6 +8,7 @@
  */
 #include "fuse-kernel.h"
 #include "fuse-protocol.h"
+#include "handover.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,14 +49,18 @@ struct connection {
   atomic_uint descriptor_refs; /* poll handle, notifier, jobs: the descriptor is closed after the last */
   atomic_uint refs;            /* descriptor, ArrayBuffer: the memory is freed after the last */
 
+  int memory;                /* the keeper's memfd; -1 without a keeper */
+  struct handover_page *page; /* its first page; NULL without a keeper */
   unsigned char *region;
   size_t region_length;
+  size_t records_start, records_length; /* the handover state, at the end of the region */
   uint32_t *control;
   unsigned char *scratch; /* a page for the header, then PAYLOAD_MAX */
   size_t small_start, large_start;
   uint32_t small_count, large_count;
   uint32_t *small_free, small_free_count;
   uint32_t *large_free, large_free_count;
+  bool *touched;  /* by large slot, with a keeper: its pages are mapped */
   uint32_t *held; /* by small slot: ITEM_LARGE + 1 of the request that holds it; 0: no request does */
 
   napi_env env;
@@ -81,7 +87,9 @@ struct connection {
 
 static void unref(struct connection *c) {
   if (atomic_fetch_sub(&c->refs, 1) != 1) return;
-  munmap(c->region, c->region_length);
+  if (c->page != NULL) munmap(c->page, HANDOVER_PAGE + c->region_length);
+  else munmap(c->region, c->region_length);
+  free(c->touched);
   free(c->small_free);
   free(c->large_free);
   free(c->held);
@@ -118,6 +126,8 @@ static void poll_closed(uv_handle_t *handle) {
 static void shut(struct connection *c) {
   if (c->closed) return;
   c->closed = true;
+  /* Before the page is unmapped: the list of robust mutexes of this thread leads through it. */
+  if (c->page != NULL) pthread_mutex_unlock(&c->page->serving);
   uv_poll_stop(c->poll);
   notifier_close(c->notifier, descriptor_unref, c);
   c->notifier = NULL;
@@ -148,6 +158,14 @@ static unsigned char *large_slot(struct connection *c, uint32_t slot) {
 }
 
 /*
+ * Maps the pages of a slot before the kernel copies into it. A process that is being killed gets no new pages: a request that is being
+ * copied then would end with EIO, and would not be sent again.
+ */
+static void touch(unsigned char *from, size_t length) {
+  for (size_t at = 0; at < length; at += PAGE) *(volatile unsigned char *)(from + at) = 0;
+}
+
+/*
  * Reads one request. The first 80 bytes (the header of a WRITE) go to a small slot, the rest to a large one, because the kernel insists on
  * room for the largest request (fuse_dev_do_read). A short rest is moved into the small slot immediately, so that only long ones use up
  * large slots; there the bytes of a WRITE begin on a page boundary.
@@ -157,6 +175,10 @@ static int read_request(struct connection *c, uint32_t *item) {
   if (c->small_free_count == 0 || c->large_free_count == 0) return -ENOBUFS;
   uint32_t slot = c->small_free[c->small_free_count - 1], large = c->large_free[c->large_free_count - 1];
   unsigned char *head = small_slot(c, slot), *rest = large_slot(c, large);
+  if (c->page != NULL && !c->touched[large]) {
+    touch(rest - PAGE, PAGE + PAYLOAD_MAX);
+    c->touched[large] = true;
+  }
   struct iovec iov[2] = {{head, FUSE_WRITE_HEADER_BYTES}, {rest, PAYLOAD_MAX}};
   ssize_t n = readv(c->fd, iov, 2);
   if (n < 0) return -errno;
@@ -626,6 +648,18 @@ static napi_value connection_counts(napi_env env, napi_callback_info info) {
   return result;
 }
 
+/*
+ * resend(): the kernel sends all requests again that an earlier process has read and not answered (FUSE_NOTIFY_RESEND), with bit 63 of
+ * their `unique` set. @returns a negative errno where the kernel does not know the message (EINVAL before Linux 6.9)
+ */
+static napi_value connection_resend(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  struct connection *c = arguments_of(env, info, 0, argv);
+  if (c == NULL) return number_of(env, -EBADF);
+  struct fuse_reply_header message = {sizeof message, FUSE_NOTIFY_CODE_RESEND, 0};
+  return number_of(env, -write_reply(c, &message, sizeof message));
+}
+
 /* close(): stops serving; the descriptor is closed as soon as no thread uses it. Idempotent. */
 static napi_value connection_close(napi_env env, napi_callback_info info) {
   napi_value argv[1];
@@ -635,13 +669,45 @@ static napi_value connection_close(napi_env env, napi_callback_info info) {
   return NULL;
 }
 
+/* Maps the keeper's memory, which the first process makes as long as it needs it. */
+static bool map_memory(struct connection *c) {
+  struct stat st;
+  size_t length = HANDOVER_PAGE + c->region_length;
+  if (fstat(c->memory, &st) != 0) return false;
+  if (st.st_size == HANDOVER_PAGE && ftruncate(c->memory, (off_t)length) != 0) return false;
+  if (st.st_size != HANDOVER_PAGE && (size_t)st.st_size != length) return false; /* of another version */
+  void *map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory, 0);
+  c->touched = calloc(c->large_count, sizeof(bool));
+  if (map == MAP_FAILED || c->touched == NULL) return false;
+  c->page = map;
+  c->region = (unsigned char *)map + HANDOVER_PAGE;
+  touch(c->region + c->small_start, (size_t)c->small_count * SMALL_BYTES);
+  return true;
+}
+
+/* Becomes the thread that answers. The keeper starts a successor only when the mutex has no owner any more. */
+#define SERVING_SECONDS_MAX 5
+static bool take_serving(struct connection *c) {
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += SERVING_SECONDS_MAX;
+  int failure = pthread_mutex_timedlock(&c->page->serving, &until);
+  if (failure == EOWNERDEAD) failure = pthread_mutex_consistent(&c->page->serving);
+  return failure == 0;
+}
+
 static bool allocate_region(struct connection *c) {
   size_t scratch_start = PAGE;
   c->small_start = scratch_start + PAGE + PAYLOAD_MAX;
   c->large_start = c->small_start + (size_t)c->small_count * SMALL_BYTES;
-  c->region_length = c->large_start + (size_t)c->large_count * (PAGE + PAYLOAD_MAX);
-  c->region = mmap(NULL, c->region_length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (c->region == MAP_FAILED) return false;
+  c->records_start = c->large_start + (size_t)c->large_count * (PAGE + PAYLOAD_MAX);
+  c->region_length = c->records_start + c->records_length;
+  if (c->memory >= 0) {
+    if (!map_memory(c)) return false;
+  } else {
+    c->region = mmap(NULL, c->region_length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (c->region == MAP_FAILED) return false;
+  }
   c->control = (uint32_t *)c->region;
   c->scratch = c->region + scratch_start;
   c->small_free = calloc(c->small_count, sizeof(uint32_t));
@@ -658,30 +724,39 @@ static bool reference(napi_env env, napi_value value, napi_ref *ref) {
 }
 
 /*
- * openConnection(fd, smallSlots, largeSlots, slowReplyNs, onBatch, onUnsent, onEnded): serves `fd` from now on and owns it.
+ * openConnection(fd, smallSlots, largeSlots, slowReplyNs, onBatch, onUnsent, onEnded, memory?, recordsBytes?): serves `fd` from now on and
+ * owns it. `memory`: the keeper's memfd, which holds the region and after it `recordsBytes` of handover state.
  * Returns an object of the functions above and the region, or a negative errno: the caller still owns `fd` then.
  */
 napi_value connection_open(napi_env env, napi_callback_info info) {
-  napi_value argv[7], result, buffer, resource, name;
-  size_t argc = 7;
-  int32_t fd;
+  napi_value argv[9], result, buffer, resource, name;
+  size_t argc = 9;
+  int32_t fd, memory = -1;
+  uint32_t records_length = 0;
   uint32_t small_count, large_count, slow_reply_ns;
   uv_loop_t *loop;
   TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
   if (argc < 7 || napi_get_value_int32(env, argv[0], &fd) != napi_ok ||
       napi_get_value_uint32(env, argv[1], &small_count) != napi_ok ||
       napi_get_value_uint32(env, argv[2], &large_count) != napi_ok ||
-      napi_get_value_uint32(env, argv[3], &slow_reply_ns) != napi_ok || small_count < BATCH_MAX || large_count < 2) {
+      napi_get_value_uint32(env, argv[3], &slow_reply_ns) != napi_ok || small_count < BATCH_MAX || large_count < 2 ||
+      (argc >= 9 && (napi_get_value_int32(env, argv[7], &memory) != napi_ok ||
+                     napi_get_value_uint32(env, argv[8], &records_length) != napi_ok))) {
     return number_of(env, -EINVAL);
   }
   TRY_NAPI(napi_get_uv_event_loop(env, (struct uv_loop_s **)&loop));
   struct connection *c = calloc(1, sizeof *c);
   if (c == NULL) return number_of(env, -ENOMEM);
   *c = (struct connection){.fd = fd, .env = env, .small_count = small_count, .large_count = large_count,
-                           .slow_reply_ns = slow_reply_ns};
+                           .slow_reply_ns = slow_reply_ns, .memory = memory, .records_length = records_length};
   c->poll = calloc(1, uv_handle_size(UV_HANDLE_TYPE_POLL));
   c->notifier = notifier_create(fd);
   if (c->poll == NULL || c->notifier == NULL || !allocate_region(c)) return number_of(env, -ENOMEM); /* ends the start */
+  if (c->page != NULL) {
+    /* Inherited from the keeper, and not for the programs that this process starts. */
+    if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || fcntl(memory, F_SETFD, FD_CLOEXEC) != 0) return number_of(env, -errno);
+    if (!take_serving(c)) return number_of(env, -ETIMEDOUT);
+  }
   int failure = uv_poll_init(loop, c->poll, fd);
   if (failure != 0) return number_of(env, failure);
   uv_handle_set_data((uv_handle_t *)c->poll, c);
@@ -696,11 +771,13 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
             napi_create_external_arraybuffer(env, c->region, c->region_length, region_finalized, c, &buffer) == napi_ok &&
             napi_set_named_property(env, result, "region", buffer) == napi_ok &&
             napi_set_named_property(env, result, "scratchStart", number_of(env, item_offset(c, c->scratch))) == napi_ok &&
+            napi_set_named_property(env, result, "recordsStart", number_of(env, (double)c->records_start)) == napi_ok &&
             define_function(env, result, "send", connection_send, c) &&
             define_function(env, result, "sendPieces", connection_send_pieces, c) &&
             define_function(env, result, "release", connection_release, c) &&
             define_function(env, result, "notify", connection_notify, c) &&
             define_function(env, result, "counts", connection_counts, c) &&
+            define_function(env, result, "resend", connection_resend, c) &&
             define_function(env, result, "close", connection_close, c) &&
             napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;
   if (!ok || uv_poll_start(c->poll, UV_POLL_READABLE, readable) != 0) {

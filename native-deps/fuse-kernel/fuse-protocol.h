@@ -15,6 +15,8 @@
 #define FUSE_OP_INTERRUPT 36u
 #define FUSE_OP_BATCH_FORGET 42u
 
+#define FUSE_NOTIFY_CODE_RESEND 7 /* enum fuse_notify_code */
+
 /* struct fuse_in_header: starts every request. */
 struct fuse_request_header {
   uint32_t length;

@@ -129,6 +129,37 @@ static napi_value receive_descriptor(napi_env env, napi_callback_info info) {
   return number_of(env, fd);
 }
 
+/* sendMessage(socket, byte, fd): one byte to the keeper, with a descriptor unless `fd` is -1. */
+static napi_value send_message(napi_env env, napi_callback_info info) {
+  napi_value argv[3];
+  size_t argc = 3;
+  int32_t socket, code, fd;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  TRY_NAPI(napi_get_value_int32(env, argv[0], &socket));
+  TRY_NAPI(napi_get_value_int32(env, argv[1], &code));
+  TRY_NAPI(napi_get_value_int32(env, argv[2], &fd));
+  char byte = (char)code;
+  union {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  memset(&control, 0, sizeof control);
+  struct iovec iov = {&byte, 1};
+  struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
+  if (fd >= 0) {
+    message.msg_control = &control;
+    message.msg_controllen = sizeof control.bytes;
+    control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+  }
+  fcntl(socket, F_SETFD, FD_CLOEXEC);
+  ssize_t n;
+  do {
+    n = sendmsg(socket, &message, MSG_NOSIGNAL);
+  } while (n < 0 && errno == EINTR);
+  return number_of(env, n < 0 ? -errno : 0);
+}
+
 /* closeDescriptor(fd): close(2), also for descriptors that Node did not open. */
 static napi_value close_descriptor(napi_env env, napi_callback_info info) {
   napi_value argv[1];
@@ -165,6 +196,7 @@ bool mount_register(napi_env env, napi_value exports) {
          define_function(env, exports, "unmount", unmount_directory, NULL) &&
          define_function(env, exports, "socketPair", socket_pair, NULL) &&
          define_function(env, exports, "receiveDescriptor", receive_descriptor, NULL) &&
+         define_function(env, exports, "sendMessage", send_message, NULL) &&
          define_function(env, exports, "closeDescriptor", close_descriptor, NULL) &&
          define_function(env, exports, "abandonDescriptor", abandon_descriptor, NULL);
 }

@@ -132,6 +132,10 @@ export const OPTIONS = {
     process.platform === 'darwin' ? 'nfs' : 'linux',
     'how to mount: linux (FUSE, our own addon), fuse-native (FUSE; only in a clone) or nfs (experimental, for macOS); limits: docs/semantics.md',
   ),
+  continuity: toggle(
+    '--continuity',
+    'experimental: when the mount process dies, it is restarted, and programs wait meanwhile (Linux 6.9)',
+  ),
   maskFeatures: list('--mask-features', '', 'kernel features to disable, separated by commas', { hidden: true }),
 } as const satisfies Record<string, OptionDefinition>;
 

@@ -38,6 +38,7 @@ export interface OpenFileDeps {
   readonly onRepinned: (ino: Inode, was: FileBytes) => void;
   /** The bytes differ from those read or written before, also for open handles: the kernel must be notified. */
   readonly onOtherBytes: (ino: Inode) => void;
+  readonly onHeld?: (file: OpenFile, content: ContentId) => void;
   /** A flush stored bytes: the file is to be pushed. */
   readonly onWritten: (ino: Inode) => void;
 }
@@ -145,8 +146,8 @@ export class OpenFile {
     this.keep(newest);
   }
 
-  /** The content `is` replaces `was` with the same bytes: the next draft has it as its base. */
-  goOnOver(was: ContentId, is: ContentId): void {
+  /** The content `is` replaces `was` with the same bytes: the next draft has it as its base. null: nothing was read by this process. */
+  goOnOver(was: ContentId | null, is: ContentId): void {
     if (this.#content === was) this.#hold(is);
   }
 
@@ -493,5 +494,6 @@ export class OpenFile {
     this.#lease?.release();
     this.#lease = lease;
     this.#content = content;
+    this.#deps.onHeld?.(this, content);
   }
 }

@@ -14,6 +14,10 @@ export interface Status {
   readonly version?: string;
   /** Layout of the store. Another layout is migrated only after the mount has ended; left out as above, and then 3. */
   readonly storeLayout?: number;
+  /**
+   * With `--continuity`: how often the mount process was restarted after its death, and how long programs waited the last time (null: never).
+   */
+  readonly continuity?: { readonly deaths: number; readonly lastPauseMs: number | null };
   readonly startedMs: number;
   /** `draining`: an unmount has begun. */
   readonly phase: 'running' | 'draining';

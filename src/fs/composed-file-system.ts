@@ -9,6 +9,7 @@ import type {
   Entry,
   FileSystemOps,
   FileSystemStats,
+  HandleRecord,
   Invalidator,
   NegativeEntry,
   OpContext,
@@ -61,8 +62,13 @@ export class ComposedFileSystem implements FileSystemOps {
     this.#showVersions = deps.showVersions;
   }
 
-  init(invalidator: Invalidator): void {
-    this.#files.init(invalidator);
+  init(invalidator: Invalidator, handles?: HandleRecord): void {
+    if (handles !== undefined) this.#versions.beginHandlesAt(handles.firstHandle);
+    this.#files.init(invalidator, handles);
+  }
+
+  made(ino: Inode, flags: OpenFlags | null): Entry | (Entry & { readonly open: OpenReply }) {
+    return this.#files.made(ino, flags);
   }
 
   placeOf(folder: Inode): { parent: Inode; name: string } | null {

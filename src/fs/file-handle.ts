@@ -23,6 +23,8 @@ export class FileHandle {
   readonly #deps: FileHandleDeps;
   readonly #flags: OpenFlags;
   readonly #readAhead: ReadAhead;
+  /** Called before each change through this handle. */
+  onChange: (() => void) | null = null;
   /** This writer has changed the file: until it closes, the file may be incomplete. */
   #hasChanged = false;
   /** Aborts the read-ahead of this handle; null while there is none. */
@@ -30,11 +32,12 @@ export class FileHandle {
   /** A descriptor of it was closed after the truncation and before any write. */
   #isClosedEmpty = false;
 
-  constructor(deps: FileHandleDeps, ino: Inode, flags: OpenFlags) {
+  /** @param file of a handle that an earlier process opened; otherwise the current file of the inode */
+  constructor(deps: FileHandleDeps, ino: Inode, flags: OpenFlags, file: OpenFile | null = null) {
     this.#deps = deps;
     this.#flags = flags;
     this.#readAhead = new ReadAhead(deps.prefetcher.windowBytesMax);
-    this.file = deps.files.acquire(ino, this.#use);
+    this.file = file ?? deps.files.acquire(ino, this.#use);
   }
 
   /** @throws FsError EBADF for a write-only handle · what `OpenFile.read` throws */
@@ -96,9 +99,16 @@ export class FileHandle {
     this.file.closedByWriter();
   }
 
+  /** `OpenFlags.raw` of the open(2). */
+  get rawFlags(): number {
+    return this.#flags.raw;
+  }
+
   /** The file is changed through this handle, or was created or emptied for it. */
   changes(): void {
-    if (this.#hasChanged || this.#use === 'read') return;
+    if (this.#use === 'read') return;
+    this.onChange?.();
+    if (this.#hasChanged) return;
     this.#hasChanged = true;
     this.#deps.files.addChanger(this.file);
   }

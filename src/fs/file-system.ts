@@ -23,6 +23,7 @@ import type {
   Entry,
   FileSystemOps,
   FileSystemStats,
+  HandleRecord,
   Invalidator,
   NegativeEntry,
   OpContext,
@@ -38,12 +39,13 @@ import type { Freshness } from '../tree/freshness.ts';
 import type { NodeChanges } from '../tree/node-changes.ts';
 import type { Tree } from '../tree/tree.ts';
 import { type Quota, statsOf } from './account-quota.ts';
-import { after, lastly } from './answer-chain.ts';
+import { after, lastly, resumed } from './answer-chain.ts';
 import { patchOf } from './attribute-change.ts';
 import { fillDirectory } from './directory.ts';
 import { FILE_BYTES_MAX, FileHandle, type FileHandleDeps } from './file-handle.ts';
 import { FolderHandle } from './folder-handle.ts';
 import { Handles } from './handles.ts';
+import { inheritHandles } from './inherited-handles.ts';
 import { KernelCache } from './kernel-cache.ts';
 import { NodeView } from './node-view.ts';
 import { OpenFiles, type OpenFilesDeps } from './open-files.ts';
@@ -93,6 +95,8 @@ export class FileSystem implements FileSystemOps {
       ...deps.openFile,
       onRepinned: (ino, was) => this.#cache.repinned(ino, was),
       onOtherBytes: (ino) => this.#cache.otherBytes(ino),
+      onHeld: (file, content) => this.#handles.reads(file, content),
+      onWritten: this.#handles.whenStored(deps.openFile.onWritten),
     });
     this.#cache = new KernelCache({
       files: this.files,
@@ -127,8 +131,15 @@ export class FileSystem implements FileSystemOps {
     });
   }
 
-  init(invalidator: Invalidator): void {
+  init(invalidator: Invalidator, handles?: HandleRecord): void {
     this.#cache.connect(invalidator);
+    const deps = { handles: this.#handles, ofHandles: this.#ofHandles, tree: this.#tree };
+    if (handles !== undefined) inheritHandles(deps, handles, invalidator);
+  }
+
+  made(ino: Inode, flags: OpenFlags | null): Entry | (Entry & { readonly open: OpenReply }) {
+    const entry = this.#view.entry(this.#view.node(ino));
+    return flags === null ? entry : { ...entry, open: this.#openHandle(ino, flags, 'changed') };
   }
 
   placeOf(folder: Inode): { parent: Inode; name: string } | null {
@@ -280,7 +291,7 @@ export class FileSystem implements FileSystemOps {
 
   open(ino: Inode, flags: OpenFlags, ctx: OpContext): Answer<OpenReply> {
     if (flags.access !== 'read' || flags.truncate) this.mayWrite();
-    return after(this.#deps.freshness.beforeOpen(ino, ctx), () => this.#open(ino, flags, ctx));
+    return resumed(this.#deps.freshness.beforeOpen(ino, ctx), ctx, () => this.#open(ino, flags, ctx));
   }
 
   create(
@@ -332,25 +343,15 @@ export class FileSystem implements FileSystemOps {
   }
 
   release(_ino: Inode, handle: HandleId): Answer<void> {
+    if (this.#handles.isLost(handle)) return this.#handles.remove(handle);
     const closed = this.#handles.file(handle);
     this.#handles.remove(handle);
     return closed.close();
   }
 
-  /**
-   * After unmount: closes the handles without pending writes. The kernel drops the requests that it has not sent yet (fuse_abort_conn), and
-   * close(2) does not wait for RELEASE.
-   */
+  /** After unmount. */
   unmounted(): void {
-    for (const [id, handle] of this.#handles.files) {
-      if (!handle.isWhole) continue;
-      this.#handles.remove(id);
-      try {
-        void handle.close();
-      } catch (err) {
-        this.#deps.openFile.log.warn({ ino: handle.file.ino, err }, 'file not closed at unmount');
-      }
-    }
+    this.#handles.closeWhole((ino, err) => this.#deps.openFile.log.warn({ ino, err }, 'file not closed at unmount'));
   }
 
   /** When it returns, bytes and names survive a power cut. */
@@ -413,8 +414,6 @@ export class FileSystem implements FileSystemOps {
     if (this.#deps.options.readOnly) throw new FsError('EROFS');
   }
 
-  // Private
-
   /** Whether the folder has lost its name, here or elsewhere. A process that has it as working directory finds it empty, as on ext4. */
   #isGone(folder: Inode): boolean {
     return this.#view.isNameless(folder) || this.#tree.node(folder)?.local == null;
@@ -425,7 +424,7 @@ export class FileSystem implements FileSystemOps {
     // `ctx.signal` is created on first access: calls that do not wait do not pay for it.
     if (this.#deps.freshness.isListed(folder)) return act();
     const waiting = this.#deps.freshness.ensureListed(folder, ctx.signal);
-    return waiting instanceof Promise ? unlessAborted(waiting, ctx.signal).then(act) : act();
+    return waiting instanceof Promise ? resumed(unlessAborted(waiting, ctx.signal), ctx, act) : act();
   }
 
   #create(parent: Inode, name: string, kind: NodeKind, mode: number, ctx: OpContext): Entry {

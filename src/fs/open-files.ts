@@ -39,6 +39,35 @@ export class OpenFiles {
     return entry.file;
   }
 
+  /**
+   * The file of a handle that an earlier process opened.
+   *
+   * @param content what that handle reads; null: nothing yet
+   * @returns null if the content is gone, or the file with it
+   */
+  resume(ino: Inode, access: 'read' | 'write', content: ContentId | null): OpenFile | null {
+    const local = this.#deps.store.get('node', ino)?.local;
+    if (local == null) return null;
+    if (content === null) return this.acquire(ino, access);
+    if (content === local.content) {
+      const file = this.acquire(ino, access);
+      file.goOnOver(null, content);
+      return file;
+    }
+    if (access === 'write' || this.#deps.contents.record(content) === undefined) return null;
+    for (const entry of this.#detached(ino)) {
+      if (entry.file.content !== content) continue;
+      entry.users++;
+      return entry.file;
+    }
+    const file = new OpenFile(this.#deps, ino);
+    const entry: Entry = { ino, file, users: 1, writers: 0, changers: 0, isNameless: false };
+    this.#entries.set(file, entry);
+    this.#inUse.add(entry);
+    file.keep({ content, sizeBytes: this.#deps.contents.sizeOf(content), mtime: local.mtime });
+    return file;
+  }
+
   release(file: OpenFile, access: 'read' | 'write'): void {
     const entry = this.#entries.get(file);
     if (entry === undefined) return;

@@ -33,6 +33,10 @@ export class VersionReader {
     this.#reader = deps.reader;
   }
 
+  beginHandlesAt(first: number): void {
+    this.#next = first;
+  }
+
   open(version: VersionUrl, resource: ResourceUrl, sizeBytes: number): HandleId {
     const content = this.#store.transact((tx) => {
       const id = this.#contents.versionContent(tx, version, resource, sizeBytes);

@@ -92,6 +92,12 @@ export class VersionsDirectory extends ReadOnlyOps {
     this.#reader = new VersionReader(deps);
   }
 
+  /** Handles of earlier processes are lost: EBADF. No number of theirs is used again. */
+  beginHandlesAt(first: number): void {
+    this.#nextFolder = first;
+    this.#reader.beginHandlesAt(first);
+  }
+
   /** The entry of `.versions` itself. */
   rootEntry(): Entry {
     return this.#mirrorEntry(this.#shown(VERSIONS_INODE));

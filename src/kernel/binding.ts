@@ -1,4 +1,4 @@
-import type { HandleId, Inode, NodeKind, SpecialKind, Timespec } from '../base/vocabulary.ts';
+import type { ContentId, HandleId, Inode, NodeKind, SpecialKind, Timespec } from '../base/vocabulary.ts';
 
 /**
  * The contract between a kernel binding and a file system: types only. It is the low-level interface of linux/fuse.h (inodes and lookup
@@ -16,6 +16,34 @@ export interface OpContext {
   readonly pid: number;
   readonly umask: number;
   readonly signal: AbortSignal;
+  /** Runs the rest of an operation after a wait: its changes are recorded as those of this request. Absent where nothing is recorded. */
+  during?<T>(act: () => T): T;
+}
+
+/** An open handle, as far as a successor of this process needs it. */
+export interface OpenHandle {
+  readonly handle: HandleId;
+  readonly ino: Inode;
+  readonly kind: 'file' | 'folder';
+  /** `OpenFlags.raw`; 0 for a folder. */
+  readonly flags: number;
+  /** The content that it reads; null before the first access. */
+  readonly content: ContentId | null;
+  /** The file was changed through it, and part of that is in the memory of this process alone. */
+  readonly isUnstored: boolean;
+}
+
+/** The open handles of a mount, recorded outside this process for its successor (`--continuity`). */
+export interface HandleRecord {
+  /** The numbers of handles begin here. No process of the same mount uses them again. */
+  readonly firstHandle: number;
+  /** The handles of earlier processes that are still open. */
+  inherited(): Iterable<OpenHandle>;
+  opened(handle: OpenHandle): void;
+  /** `isUnstored`: the field of `OpenHandle`. */
+  changed(handle: HandleId, isUnstored: boolean): void;
+  reads(handle: HandleId, content: ContentId): void;
+  closed(handle: HandleId): void;
 }
 
 /** Attributes of an inode as stat(2) shows them. */
@@ -136,8 +164,12 @@ export interface OpenFlags {
 
 /** Names are valid UTF-8 without `/` and NUL, at most 255 bytes: for others the binding replies EILSEQ or ENAMETOOLONG. */
 export interface FileSystemOps {
-  /** Called once, after kernel and binding have agreed; notifications may be sent from now on. */
-  init?(invalidator: Invalidator): void;
+  /**
+   * Called once, after kernel and binding have agreed; notifications may be sent from now on.
+   *
+   * @param handles where open handles are recorded; absent without `--continuity`
+   */
+  init?(invalidator: Invalidator, handles?: HandleRecord): void;
   /** Unmounted, or the connection is gone: no further request follows. */
   destroy?(): void;
 
@@ -146,6 +178,12 @@ export interface FileSystemOps {
    * invalidation: the folder's own name is invalidated instead, with everything below it.
    */
   placeOf?(folder: Inode): { readonly parent: Inode; readonly name: string } | null;
+  /**
+   * The reply to an operation that an earlier process carried out: it made `ino`.
+   *
+   * @param flags of a `create`, which opens the file too
+   */
+  made?(ino: Inode, flags: OpenFlags | null): Entry | (Entry & { readonly open: OpenReply });
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry>;
   /** Returns `count` lookups of `ino`. No reply, never fails. */
@@ -251,6 +289,8 @@ export interface Invalidator {
    * refuses every access to it. A folder that reappears must therefore be another one to the kernel.
    */
   folderRemoved?(folder: Inode): void;
+  /** Revalidates all names. @returns false if the kernel knows no such notification */
+  allNames?(): boolean;
 }
 
 export interface MountOptions {

@@ -120,6 +120,10 @@ export class KernelInvalidator implements Invalidator {
     this.#nodeIds.folderRemoved(folder);
   }
 
+  allNames(): boolean {
+    return this.#hasEpoch() && this.#sendEpoch();
+  }
+
   /** A request about `ino` has no reply yet. */
   began(ino: Inode): void {
     this.#busy.set(ino, (this.#busy.get(ino) ?? 0) + 1);

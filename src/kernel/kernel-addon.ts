@@ -11,6 +11,8 @@ export interface KernelAddon {
   /** The two ends of a socket pair, or [] if none can be created. */
   socketPair(): readonly number[];
   receiveDescriptor(socket: number): number;
+  /** Sends one byte to the keeper, with a descriptor unless `fd` is -1. */
+  sendMessage(socket: number, byte: number, fd: number): number;
   closeDescriptor(fd: number): number;
   abandonDescriptor(fd: number): number;
   /**
@@ -19,7 +21,8 @@ export interface KernelAddon {
    * `onBatch(count)`: the region holds `count` requests, described by the control words. Each must get its reply in place (ITEM_REPLY) or be
    * taken (TAKEN) before it returns, otherwise the addon replies EIO. `onUnsent(count)`: replies of that batch with a nonzero ITEM_ERRNO did
    * not reach the kernel. `onEnded(errno)`: no further request follows; ENODEV means unmounted. `slowReplyNs`: after a long reply to READ
-   * that took this long, the pool sends the next ones.
+   * that took this long, the pool sends the next ones. `memory`: the keeper's memfd, in which the region and `recordsBytes` of handover
+   * state outlive this process.
    */
   openConnection(
     fd: number,
@@ -29,6 +32,8 @@ export interface KernelAddon {
     onBatch: (count: number) => void,
     onUnsent: (count: number) => void,
     onEnded: (errno: number) => void,
+    memory?: number,
+    recordsBytes?: number,
   ): AddonConnection | number;
 }
 
@@ -36,6 +41,8 @@ export interface AddonConnection {
   readonly region: ArrayBuffer;
   /** The start of the scratch area: SCRATCH_BYTES for encoding one message at a time. */
   readonly scratchStart: number;
+  /** The start of the handover state, in a region in the keeper's memory. */
+  readonly recordsStart: number;
   /** Writes a reply from the region. */
   send(offset: number, length: number): number;
   /**
@@ -56,6 +63,8 @@ export interface AddonConnection {
   notify(offset: number, length: number, queueMax: number): number;
   /** [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots, slow replies left to the pool] */
   counts(): readonly number[];
+  /** Lets the kernel send unanswered requests of an earlier process again. */
+  resend(): number;
   close(): void;
 }
 

@@ -1,6 +1,8 @@
+import { FsError } from '../base/errors.ts';
 import type { FileSystemOps, ReadReply } from './binding.ts';
 import type { CallerState } from './caller-signals.ts';
 import { DirectoryWriter } from './directory-writer.ts';
+import type { HandoverState } from './handover-state.ts';
 import type { KernelInvalidator } from './invalidate.ts';
 import * as N from './kernel-addon.ts';
 import type { NodeIds } from './node-ids.ts';
@@ -8,7 +10,7 @@ import type { OpBoundary } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
 import { allSent, ReplyWriter } from './reply-writer.ts';
-import { Request } from './request.ts';
+import { Request, uniqueAt } from './request.ts';
 import { RequestReader } from './request-reader.ts';
 import { UndeliveredReplies } from './undelivered-replies.ts';
 import { Wire } from './wire.ts';
@@ -43,6 +45,7 @@ export class LinuxSession {
   readonly #largeSlots: number;
   readonly #callerState: (pid: number) => CallerState;
   readonly #agree: (body: number, out: number) => number;
+  readonly #handover: HandoverState | null;
 
   constructor(deps: {
     ops: FileSystemOps;
@@ -56,7 +59,10 @@ export class LinuxSession {
     callerState: (pid: number) => CallerState;
     /** Replies to INIT: reads the offer at `body`, writes the agreement to `out`, returns its length. @throws FsError */
     agree: (body: number, out: number) => number;
+    /** What a successor of this process needs; null without a keeper. */
+    handover?: HandoverState | null;
   }) {
+    this.#handover = deps.handover ?? null;
     this.#boundary = deps.boundary;
     this.#connection = deps.connection;
     this.#invalidator = deps.invalidator;
@@ -138,11 +144,12 @@ export class LinuxSession {
         return N.TAKEN;
       }
       case Opcode.INTERRUPT:
-        this.#interrupt(wire.u64(at + P.IN_HEADER_BYTES));
+        this.#interrupt(uniqueAt(wire, at + P.IN_HEADER_BYTES));
         return N.TAKEN;
     }
 
-    const request = new Request(wire, at, this.#nodeIds, this.#boundary.nowMs());
+    const handover = this.#handover;
+    const request = new Request(wire, at, this.#nodeIds, this.#boundary.nowMs(), handover);
     this.#batch[i] = request;
     const out = wire.u32(item + N.ITEM_SLOT_START * 4);
     try {
@@ -151,7 +158,12 @@ export class LinuxSession {
         wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
         return length;
       }
-      const answer = this.#reader.call(request, at, wire.u32(item + N.ITEM_DATA * 4), this.#copiesWrites());
+      handover?.begin(request);
+      const data = wire.u32(item + N.ITEM_DATA * 4);
+      const answer =
+        handover !== null && request.isResent
+          ? this.#again(handover, request, at, data)
+          : this.#reader.call(request, at, data, this.#copiesWrites());
       if (answer instanceof Promise) {
         this.#wait(request, answer, item);
         return N.TAKEN;
@@ -169,7 +181,19 @@ export class LinuxSession {
       this.#undelivered.listing(request);
       wire.header(out, P.OUT_HEADER_BYTES, -errno, request.uniqueLow, request.uniqueHigh);
       return P.OUT_HEADER_BYTES;
+    } finally {
+      handover?.end();
     }
+  }
+
+  /** A request that an earlier process has read and not answered. It may have carried it out. */
+  #again(handover: HandoverState, request: Request, at: number, data: number): unknown {
+    const handle = handover.undelivered(request);
+    if (handle !== null) this.#undelivered.handle(request, handle);
+    const ino = handover.madeBy(request);
+    if (ino !== null) return this.#reader.made(request, at, ino);
+    if (handover.isPoison(request)) throw new FsError('EIO', 'earlier processes of this mount died of this request');
+    return this.#reader.call(request, at, data, this.#copiesWrites());
   }
 
   #forget(nodeId: number, count: number): void {

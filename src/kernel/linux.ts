@@ -6,13 +6,15 @@ import type { Logger } from '../base/log.ts';
 import { errnoOf } from '../base/native.ts';
 import type { FileSystemOps, MountedFileSystem, MountOptions } from './binding.ts';
 import { callerState } from './caller-signals.ts';
+import { HANDOVER_BYTES, HandoverState } from './handover-state.ts';
 import { KernelInvalidator } from './invalidate.ts';
+import { KEEPER_DEVICE, KEEPER_MEMORY, type Keeper, tellKeeper } from './keeper.ts';
 import { type AddonConnection, type KernelAddon, loadKernelAddon, PAYLOAD_BYTES_MAX } from './kernel-addon.ts';
 import { LinuxSession } from './linux-session.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { mountOn, placeOf } from './mount-table.ts';
 import * as MountPoint from './mounting.ts';
-import { type Agreement, type MaskableFeature, negotiate } from './negotiation.ts';
+import { type Agreement, canResend, type KernelOffer, type MaskableFeature, negotiate } from './negotiation.ts';
 import { NodeIds } from './node-ids.ts';
 import { OpBoundary, type OpMetrics, type OpName } from './op-boundary.ts';
 import * as P from './protocol.ts';
@@ -81,17 +83,35 @@ export interface LinuxMountDeps {
   /** A long reply to READ that takes this long is slow: the pool sends the next ones. */
   readonly slowReplyMs?: number;
   readonly addon?: KernelAddon;
+  /** With `--continuity`: the keeper, and the journal by which a successor knows which changes were made. */
+  readonly continuity?: { readonly keeper: Keeper; readonly journal: RecordedChanges } | null;
+}
+
+/** The journal of changes, as the record of served requests depends on it. */
+export interface RecordedChanges {
+  /** The number of the last record that the start found. */
+  readonly foundRecord: number;
+  /** Called around each record. */
+  witness: Pick<HandoverState, 'writing' | 'refused'> | null;
 }
 
 /**
  * Mounts `ops` on `options.directory` and serves it in the loop of the calling thread, which must never access the mount itself. First
  * detaches a dead mount of this program there. Resolves when kernel and binding have agreed and `ops.init` was called.
  *
+ * A successor of a process with a keeper continues on the connection of that process instead.
+ *
  * @throws UsageError with a message: no device, no fusermount3, a mount point that is missing, a file, not empty or mounted
  */
 export async function mountLinux(options: MountOptions, ops: FileSystemOps, deps: LinuxMountDeps): Promise<LinuxMount> {
   const addon = deps.addon ?? loadKernelAddon();
   const directory = MountPoint.canonicalDirectory(options.directory);
+  if ((deps.continuity?.keeper.generation ?? 0) > 0) {
+    const { maskedFeatures } = options;
+    const mount = new Mount({ ...deps, addon, ops, directory, fd: KEEPER_DEVICE, maskedFeatures });
+    mount.continues();
+    return mount;
+  }
   if (await MountPoint.detachDeadMount(directory, options.fsname, { addon, clock: deps.clock })) {
     deps.log.info({ directory }, 'dead mount detached');
   }
@@ -123,6 +143,7 @@ class Mount implements LinuxMount {
   readonly #addon: KernelAddon;
   readonly #maskedFeatures: readonly string[];
   readonly #connection: AddonConnection;
+  readonly #continuity: Continuity | null;
   readonly #wire: Wire;
   readonly #boundary: OpBoundary;
   readonly #agreement: Promise<Agreement>;
@@ -163,6 +184,7 @@ class Mount implements LinuxMount {
       deadlineMs: deps.deadlineMs ?? DEADLINE_MS,
       bytesCameMs: deps.bytesCameMs,
     });
+    const generation = deps.continuity?.keeper.generation ?? 0;
     let session: LinuxSession | null = null;
     const connection = deps.addon.openConnection(
       deps.fd,
@@ -175,10 +197,14 @@ class Mount implements LinuxMount {
       },
       (count) => session?.unsent(count),
       (errno) => this.#end(errno),
+      ...(deps.continuity == null ? [] : [KEEPER_MEMORY, HANDOVER_BYTES]),
     );
     if (typeof connection === 'number') {
-      deps.addon.closeDescriptor(deps.fd);
-      MountPoint.unmountDirectory(deps.directory, 'lazily', deps.addon);
+      // The keeper tries again with another process.
+      if (generation === 0) {
+        deps.addon.closeDescriptor(deps.fd);
+        MountPoint.unmountDirectory(deps.directory, 'lazily', deps.addon);
+      }
       throw new UsageError(
         `the connection to /dev/fuse cannot be opened: ${errnoOf(connection)}`,
         MOUNT_REFUSAL.noFuse,
@@ -186,7 +212,11 @@ class Mount implements LinuxMount {
     }
     this.#connection = connection;
     this.#wire = new Wire(connection.region);
-    const nodeIds = new NodeIds();
+    this.#continuity =
+      deps.continuity == null
+        ? null
+        : { ...deps.continuity, state: new HandoverState(connection.region, connection.recordsStart, generation) };
+    const nodeIds = new NodeIds(generation);
     this.invalidator = new KernelInvalidator({
       connection,
       wire: this.#wire,
@@ -207,6 +237,7 @@ class Mount implements LinuxMount {
       largeSlots: LARGE_SLOTS,
       callerState,
       agree: (body, out) => this.#agree(body, out),
+      handover: this.#continuity?.state ?? null,
     });
   }
 
@@ -242,7 +273,10 @@ class Mount implements LinuxMount {
     });
     try {
       const agreement = await this.#agreement;
-      this.#ops.init?.(this.invalidator);
+      if (this.#continuity !== null) this.#continuity.journal.witness = this.#continuity.state;
+      this.#ops.init?.(this.invalidator, this.#continuity?.state);
+      if (this.#continuity !== null && this.#continuity.state.offer !== null)
+        tellKeeper('serves', this.descriptor, this.#addon);
       await this.#raiseReadAhead(agreement.readAheadBytesMax);
     } catch (error) {
       await this.unmount('lazily').catch(() => undefined);
@@ -250,6 +284,26 @@ class Mount implements LinuxMount {
     } finally {
       cancel();
     }
+  }
+
+  /**
+   * Takes over the connection of an earlier process. Synchronous: no request is read before the state of that process is known.
+   *
+   * @throws UsageError if that process left no agreement
+   */
+  continues(): void {
+    const { state, journal } = this.#continuity as Continuity;
+    const { offer } = state;
+    if (offer === null) throw new UsageError('the keeper has no agreement with the kernel', MOUNT_REFUSAL.noFuse);
+    const agreement = negotiate(offer, this.#maskedFeatures);
+    this.#features = agreement.features;
+    this.#resolveAgreement(agreement);
+    state.judge(journal.foundRecord);
+    journal.witness = state;
+    this.#ops.init?.(this.invalidator, state);
+    const result = this.#connection.resend();
+    if (result < 0) this.#log.error({ errno: errnoOf(result) }, 'the kernel does not resend unanswered requests');
+    tellKeeper('serves', -1, this.#addon);
   }
 
   async requestsDrained(): Promise<void> {
@@ -272,6 +326,7 @@ class Mount implements LinuxMount {
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {
     const place = this.#over ? null : placeOf(this.device, this.directory);
     if (place !== null) await MountPoint.unmountInBackground(place, how);
+    if (this.#continuity !== null) tellKeeper('letsGo', -1, this.#addon);
     // Lazily: open files keep the connection alive. `ended` resolves when the last is closed.
     if (how === 'lazily') return;
     // Orderly: no process here uses it any more. A copied mount namespace (a container, unshare(1)) holds the mount as long as it lives,
@@ -323,6 +378,7 @@ class Mount implements LinuxMount {
     }
     const agreement = negotiate(offer, this.#maskedFeatures);
     this.#features = agreement.features;
+    this.#recordOffer(offer);
     wire.setU32(out + 4, agreement.minor);
     wire.setU32(out + 8, agreement.readAheadBytesMax);
     wire.setU32(out + 12, agreement.flags);
@@ -334,6 +390,13 @@ class Mount implements LinuxMount {
     this.#log.debug({ minor: agreement.minor, features: [...agreement.features] }, 'kernel agreed');
     this.#resolveAgreement(agreement);
     return P.INIT_OUT_BYTES;
+  }
+
+  /** A kernel that cannot resend requests leaves a mount without a successor. */
+  #recordOffer(offer: KernelOffer): void {
+    if (this.#continuity === null) return;
+    if (canResend(offer)) this.#continuity.state.agreed(offer);
+    else this.#log.warn({ minor: offer.minor }, 'no continuity: it needs Linux 6.9');
   }
 
   /** Without this the kernel reads 128 KiB at a time, despite INIT; needs privilege, and is optional. */
@@ -351,6 +414,8 @@ class Mount implements LinuxMount {
     if (this.#over) return;
     this.#over = true;
     const how = errno === constants.errno.ENODEV ? 'unmounted' : 'aborted';
+    // Before the connection is closed: that releases the mutex by which the keeper knows that this thread answers.
+    if (this.#continuity !== null) tellKeeper('letsGo', -1, this.#addon);
     this.#boundary.close();
     this.invalidator.close();
     this.#connection.close();
@@ -377,6 +442,12 @@ class Mount implements LinuxMount {
       this.#log.warn({ err: error, directory: this.directory }, 'dead mount not detached');
     }
   }
+}
+
+interface Continuity {
+  readonly keeper: Keeper;
+  readonly journal: RecordedChanges;
+  readonly state: HandoverState;
 }
 
 function nextTurn(): Promise<void> {

@@ -70,6 +70,11 @@ const PAGE_BYTES = 4096;
 /** The size of one request without MAX_PAGES: FUSE_DEFAULT_MAX_PAGES_PER_REQ of fs/fuse/fuse_i.h. */
 const PAGES_WITHOUT_MAX_PAGES = 32;
 
+/** FUSE_HAS_RESEND, bit 39: the kernel knows FUSE_NOTIFY_RESEND (Linux 6.9). It needs no answer, so it is no feature of the agreement. */
+export function canResend(offer: KernelOffer): boolean {
+  return (offer.flags2 & (1 << 7)) !== 0;
+}
+
 /** Selects every known feature that the kernel offers and `masked` does not name. */
 export function negotiate(offer: KernelOffer, masked: readonly string[]): Agreement {
   const features = new Set<MaskableFeature>();

@@ -4,6 +4,7 @@ import type { Attributes } from './binding.ts';
 /** Node ids from here on are no inodes: those of the tree count from 1, and those of `.versions/` start at 2^51. */
 const FIRST_SUCCESSOR = 2 ** 50;
 const SUCCESSORS_END = 2 ** 51;
+const SUCCESSORS_OF_GENERATION = 2 ** 32;
 /** The most successors at a time. Beyond that the kernel keeps one id per file, as in other file systems. */
 const SUCCESSORS_MAX = 100_000;
 /** Removed folders without a FORGET yet. For a folder that no process uses, FORGET comes immediately. */
@@ -37,7 +38,12 @@ export class NodeIds {
   readonly #oneAgain = new Set<Inode>();
   /** Node ids of removed folders, until FORGET. */
   readonly #removed = new Set<number>();
-  #next = FIRST_SUCCESSOR;
+  #next: number;
+
+  /** @param generation of the mounting process: its successors' node ids are others than those of earlier processes */
+  constructor(generation = 0) {
+    this.#next = FIRST_SUCCESSOR + generation * SUCCESSORS_OF_GENERATION;
+  }
 
   /** The inode of a node id. */
   inodeOf(nodeId: number): Inode {

@@ -12,6 +12,7 @@ import type {
   RenameMode,
 } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
+import type { OpName } from './op-boundary.ts';
 import { isAppending, openFlags } from './open-flags.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
@@ -59,6 +60,22 @@ const CHANGES: ReadonlySet<number> = new Set([
   Opcode.SETXATTR,
   Opcode.REMOVEXATTR,
 ]);
+
+/** The operations that are not carried out twice (`HandoverState`). */
+const MADE: ReadonlyMap<number, OpName> = new Map([
+  [Opcode.CREATE, 'create'],
+  [Opcode.MKNOD, 'mknod'],
+  [Opcode.MKDIR, 'mkdir'],
+  [Opcode.SYMLINK, 'symlink'],
+  [Opcode.LINK, 'link'],
+  [Opcode.UNLINK, 'unlink'],
+  [Opcode.RMDIR, 'rmdir'],
+  [Opcode.RENAME, 'rename'],
+  [Opcode.RENAME2, 'rename'],
+  [Opcode.SETXATTR, 'setxattr'],
+  [Opcode.REMOVEXATTR, 'removexattr'],
+]);
+const MAKES_ENTRY: ReadonlySet<number> = new Set([Opcode.MKNOD, Opcode.MKDIR, Opcode.SYMLINK, Opcode.LINK]);
 
 /** Decodes one request and calls its operation. */
 export class RequestReader {
@@ -135,6 +152,20 @@ export class RequestReader {
     // No caching: later notifications name the current node id.
     const attributes = request.older?.() ?? (value as AttributesReply).attributes;
     return { attributes, attributeTimeoutMs: 0 };
+  }
+
+  /**
+   * The reply to a resent request whose change an earlier process has made.
+   *
+   * @param ino the newest inode of that change
+   */
+  made(request: Request, at: number, ino: Inode): unknown {
+    const op = MADE.get(request.opcode);
+    if (op === undefined) throw new FsError('EIO', 'a repeated request without a recorded operation');
+    request.op = op;
+    if (request.opcode === Opcode.CREATE)
+      return this.#ops.made?.(ino, openFlags(this.#wire.u32(at + P.IN_HEADER_BYTES)));
+    return MAKES_ENTRY.has(request.opcode) ? this.#ops.made?.(ino, null) : undefined;
   }
 
   #call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {

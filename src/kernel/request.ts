@@ -1,16 +1,28 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { OpContext } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
+import type { HandoverState, ServedRequest } from './handover-state.ts';
 import type { NodeIds, OlderAttributes } from './node-ids.ts';
 import type { OpName, PendingOp } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import type { Wire } from './wire.ts';
 
+/** FUSE_UNIQUE_RESEND (bit 63 of `unique`): a predecessor of this process has read the request. The reply carries the bit too. */
+const RESENT = 0x8000_0000;
+
+/** A request id without the bit of a resent request: INTERRUPT and the resent request name the same one. */
+export function uniqueAt(wire: Wire, at: number): number {
+  return wire.u32(at) + ((wire.u32(at + 4) & ~RESENT) >>> 0) * 0x1_0000_0000;
+}
+
 /** One request of the kernel: its caller, and the data for a later reply. */
-export class Request implements OpContext, PendingOp {
+export class Request implements OpContext, PendingOp, ServedRequest {
   readonly opcode: number;
   readonly uniqueLow: number;
+  /** As received, for the reply. */
   readonly uniqueHigh: number;
+  readonly isResent: boolean;
+  isRecorded = false;
   readonly nodeid: Inode;
   /** For a request by the node id of a replaced file: the older attributes; null for all others. */
   readonly older: OlderAttributes | null;
@@ -37,13 +49,16 @@ export class Request implements OpContext, PendingOp {
   copiedBytes = 0;
   readonly #nodeIds: NodeIds;
   readonly #number: number;
+  readonly #handover: HandoverState | null;
   #controller: AbortController | null = null;
   #aborted: Error | null = null;
 
-  constructor(wire: Wire, at: number, nodeIds: NodeIds, startedMs: number) {
+  constructor(wire: Wire, at: number, nodeIds: NodeIds, startedMs: number, handover: HandoverState | null = null) {
+    this.#handover = handover;
     this.opcode = wire.u32(at + P.IN_OPCODE);
     this.uniqueLow = wire.u32(at + P.IN_UNIQUE);
     this.uniqueHigh = wire.u32(at + P.IN_UNIQUE + 4);
+    this.isResent = (this.uniqueHigh & RESENT) !== 0;
     const nodeId = wire.u64(at + P.IN_NODEID);
     this.#nodeIds = nodeIds;
     this.#number = nodeId;
@@ -55,8 +70,23 @@ export class Request implements OpContext, PendingOp {
     this.startedMs = startedMs;
   }
 
+  get uniqueTop(): number {
+    return (this.uniqueHigh & ~RESENT) >>> 0;
+  }
+
   get unique(): number {
-    return this.uniqueLow + this.uniqueHigh * 0x1_0000_0000;
+    return this.uniqueLow + this.uniqueTop * 0x1_0000_0000;
+  }
+
+  during<T>(act: () => T): T {
+    const handover = this.#handover;
+    if (handover === null) return act();
+    handover.begin(this);
+    try {
+      return act();
+    } finally {
+      handover.end();
+    }
   }
 
   /** The inode of another node id in the request. */

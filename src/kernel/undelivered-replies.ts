@@ -61,6 +61,14 @@ export class UndeliveredReplies {
     }
   }
 
+  /** Closes a handle that an earlier process opened for the request. */
+  handle(request: Request, handle: HandleId): void {
+    const { nodeid: ino } = request;
+    if (request.opcode === Opcode.OPENDIR)
+      this.#quietly('releasedir', request, () => this.#ops.releasedir(ino, handle, request));
+    else this.#quietly('release', request, () => this.#ops.release(ino, handle, request));
+  }
+
   /** Undoes the lookups of the entries in a listing. */
   listing({ sink }: Request): void {
     if (sink === null) return;

@@ -7,6 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
 import { openLog } from '../base/log-file.ts';
 import type { ConnectionStatus } from '../control/status-model.ts';
+import { keeperProgram } from '../kernel/keeper.ts';
 import { exitCode } from './exit-codes.ts';
 import { type MountAnswer, type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
 
@@ -57,7 +58,8 @@ export async function launchMount(
   if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
   // In the background the output goes to the log, so that a crash leaves a trace.
   const log = request.foreground || logFile === null ? null : openLog(logFile);
-  const child = spawn(process.execPath, [...MOUNT_FLAGS, program], {
+  const [command, ...words] = [...keeperOf(request), process.execPath, ...MOUNT_FLAGS, program] as [string];
+  const child = spawn(command, words, {
     detached: true,
     cwd: '/',
     stdio: ['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'],
@@ -91,6 +93,16 @@ export async function launchMount(
   };
 }
 
+/** The program that starts the mounting process and restarts it after its death. @throws UsageError if this copy has none */
+function keeperOf({ options }: MountRequest): readonly string[] {
+  if (!options.continuity) return [];
+  if (options.binding !== 'linux') throw new UsageError('--continuity works with --binding linux only');
+  const keeper = keeperProgram();
+  if (keeper === null)
+    throw new UsageError('--continuity is not part of this package yet: in a clone, run node scripts/build-native.mjs');
+  return [keeper];
+}
+
 async function readyOf(
   answers: Readable,
   ended: Promise<number>,
@@ -100,7 +112,8 @@ async function readyOf(
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_resolve, reject) => {
     timer = setTimeout(() => {
-      child.kill('SIGKILL');
+      // A keeper kills the mounting process first.
+      child.kill(request.options.continuity ? 'SIGTERM' : 'SIGKILL');
       reject(
         new UsageError(
           `the mount did not answer within ${READY_MS_MAX / 1000} s; its log is ${logPlace(request)}`,

@@ -71,6 +71,8 @@ export interface AssemblyDeps {
   readonly clock: Clock;
   readonly shutdown: AbortSignal;
   readonly onEvent: (event: MountEvent) => void;
+  /** A mounting process whose lock of the store is void; 0: none. */
+  readonly predecessor?: number;
 }
 
 /**
@@ -93,7 +95,10 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   const changes = new NodeChanges();
   const inUse = new FilesInUse();
   const openFiles = () => inUse.open();
-  const store = await Store.open({ directory: storeDirectory, clock, log: log.child({ part: 'store' }) });
+  const store = await Store.open({
+    ...{ directory: storeDirectory, clock, predecessor: deps.predecessor ?? 0 },
+    log: log.child({ part: 'store' }),
+  });
   const pinned = new PinnedSet(store);
   const contents = new ContentStore({
     store,

@@ -16,6 +16,7 @@ import type {
   UmountOutcome,
   UnsyncedFile,
 } from '../control/status-model.ts';
+import type { Keeper } from '../kernel/keeper.ts';
 import type { Pause } from '../sync/push-pause.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
 import type { MountRequest } from './mount-request.ts';
@@ -32,6 +33,8 @@ export interface WorkerStart {
   readonly accountName: string;
   /** The default owner of files from the service. */
   readonly owner: { readonly uid: number; readonly gid: number };
+  /** The keeper with `--continuity`; otherwise null. */
+  readonly keeper: Keeper | null;
 }
 
 /** Identifies a mount for another thread that abandons it. The descriptor of the connection is -1 if another process has it. */

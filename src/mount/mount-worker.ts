@@ -103,6 +103,7 @@ class MountingWorker implements MountService {
       clock: systemClock,
       shutdown: this.#shutdown.signal,
       onEvent: (event) => this.#report(event),
+      predecessor: this.#start.keeper?.predecessor ?? 0,
     });
     return { hasRoot: this.#parts.store.get('node', ROOT_INODE) !== undefined };
   }
@@ -134,7 +135,9 @@ class MountingWorker implements MountService {
     const deadlineMs = options.readTimeoutMs + 30_000;
     const { mounted: fileSystem, health } = this.#built;
     const bytesCameMs = () => health.bytesCameMs;
-    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs };
+    const { keeper } = this.#start;
+    const continuity = keeper === null ? null : { keeper, journal: this.#built.store };
+    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs, continuity };
     const { mounted, descriptor, counting } = await bindingOf(options).mount(how, fileSystem, deps);
     this.#mounted = mounted;
     this.#counting = counting;

@@ -13,6 +13,7 @@ import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
 import type { ConnectionStatus, Status, SyncProgress } from '../control/status-model.ts';
 import { abandonMount } from '../kernel/abandon.ts';
+import { type Keeper, keeperOf, tellKeeper } from '../kernel/keeper.ts';
 import type { RemoteService } from '../remote/contract.ts';
 import { openService } from '../remote/open-service.ts';
 import { SCHEMA_VERSION } from '../store/schema-version.ts';
@@ -55,7 +56,8 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
   try {
     const account = readAccountFile(request.accountFile);
     const route = routeTo(account.origin, { env, options: request.options, known: account });
-    const mounting = new MountingProcess(request, account, route, log);
+    const keeper = request.options.continuity ? keeperOf(env) : null;
+    const mounting = new MountingProcess(request, account, route, log, keeper);
     await mounting.start();
     const { connection } = mounting;
     answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid, connection });
@@ -99,9 +101,13 @@ class MountingProcess {
   readonly #quota: QuotaWatch;
   #connection: ConnectionStatus;
   #isMounted = false;
+  readonly #keeper: Keeper | null;
+  /** How long programs waited for this process, after the death of the one before it; null for the first process. */
+  #pauseMs: number | null = null;
 
-  constructor(request: MountRequest, account: Account, route: ServiceRoute, log: Logger) {
+  constructor(request: MountRequest, account: Account, route: ServiceRoute, log: Logger, keeper: Keeper | null) {
     this.#request = request;
+    this.#keeper = keeper;
     this.#account = account;
     this.#route = route;
     this.#log = log;
@@ -167,6 +173,7 @@ class MountingProcess {
       request: { ...request, options },
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
+      keeper,
     };
     // The flag of this process (`MOUNT_FLAGS`) would go before the Worker's own limit.
     setFlagsFromString('--max-semi-space-size=0');
@@ -181,7 +188,10 @@ class MountingProcess {
       worker,
       clock: systemClock,
       log,
-      abandon: (mount) => abandonMount(mount),
+      // A successor continues on the connection.
+      abandon: (mount) => {
+        if (keeper === null) abandonMount(mount);
+      },
       onDeath: (error, isStuck) => this.#workerDied(error, isStuck),
     });
     const port = new Port(worker);
@@ -251,11 +261,13 @@ class MountingProcess {
     }
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
       process.on(signal, () => void this.#interrupted(signal));
+    if (this.#keeper !== null) this.#kept(this.#keeper);
     if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
     const { queue } = await this.#mount.metrics(); // not `status`, which searches the whole store for local-only files
     await Promise.race([asked, late]);
     if (this.#hasFinished) return; // unmounted meanwhile
     this.#isMounted = true;
+    if (this.#pauseMs !== null) return; // the mount was there before
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
@@ -264,6 +276,14 @@ class MountingProcess {
       connection: this.connection,
       ...((await this.#mount.paused()) !== null && { isPaused: true }),
     });
+  }
+
+  /** The keeper may pass signals on from now on. */
+  #kept(keeper: Keeper): void {
+    tellKeeper('ready');
+    if (keeper.generation === 0) return;
+    this.#pauseMs = Math.max(0, systemClock.nowMs() - keeper.diedMs);
+    this.#log.warn({ ...keeper, pauseMs: this.#pauseMs }, 'continues after the death of the mount process');
   }
 
   /** The first request of a start: its end also shows whether the service is reachable. */
@@ -330,7 +350,7 @@ class MountingProcess {
 
   #workerDied(error: Error, isStuck: boolean): void {
     // Not an orderly exit: a Worker that died inside LMDB would block process.exit() permanently.
-    if (isStuck) process.kill(process.pid, 'SIGKILL');
+    if (isStuck || this.#keeper !== null) process.kill(process.pid, 'SIGKILL');
     // Pending calls to the Worker (a start, a status) fail immediately.
     this.#port.close(error);
     this.#end(exitCode('failure'));
@@ -417,6 +437,9 @@ class MountingProcess {
       pid: process.pid,
       version: this.#version,
       storeLayout: SCHEMA_VERSION,
+      ...(this.#keeper !== null && {
+        continuity: { deaths: this.#keeper.generation, lastPauseMs: this.#pauseMs },
+      }),
       startedMs: this.#startedMs,
       phase: this.#phase,
       connection: this.connection,

@@ -45,6 +45,15 @@ export interface StoreOptions {
   readonly openIndex?: (path: string) => RootDatabase<Buffer, Buffer>;
   /** Tests replace the free space that LMDB finds on the disk. */
   readonly indexRoom?: Partial<IndexRoomDisk>;
+  /** A process that owned the store and is being killed: its lock is void. 0: none. */
+  readonly predecessor?: number;
+}
+
+/** Notes which records belong to requests of the kernel (`--continuity`). */
+export interface RecordWitness {
+  /** @param inode the newest inode in the record; 0: none */
+  writing(sequence: number, inode: number): void;
+  refused(): void;
 }
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
@@ -103,6 +112,9 @@ export class Store implements StoreWriter {
   #unrecordedBytes = 0;
   #changing = false;
   #closed = false;
+  #foundRecord = 0;
+  /** Called around each record: with its number before it is written, and when it could not be written. */
+  witness: RecordWitness | null = null;
   /** LMDB is closed: a read would crash the process. */
   #ended = false;
 
@@ -150,7 +162,7 @@ export class Store implements StoreWriter {
     const disk = options.disk ?? systemDisk;
     const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
     const startRoom = new StartRoom(directory, disk, segmentBytes);
-    const lock = OwnerLock.take(directory, () => startRoom.give(OWNER_ROOM_BYTES));
+    const lock = OwnerLock.take(directory, () => startRoom.give(OWNER_ROOM_BYTES), options.predecessor);
     let store: Store | undefined;
     try {
       const database = await usableIndex(join(directory, 'index'), options.openIndex ?? openIndex, disk);
@@ -165,6 +177,7 @@ export class Store implements StoreWriter {
         applied,
         ({ sequence, payload }) => replayed.push({ sequence, rows: decodeRows(Buffer.from(payload), sequence) }),
       );
+      store.#foundRecord = store.#journal.last;
       await syncNames(directory, firstMade ?? directory, disk);
       // After the journal has its file: on an almost full disk LMDB would take the space for it.
       for (const { rows, sequence } of replayed) store.#keep(rows, sequence);
@@ -176,6 +189,11 @@ export class Store implements StoreWriter {
       lock.release();
       throw error;
     }
+  }
+
+  /** The number of the last record that the start found. */
+  get foundRecord(): number {
+    return this.#foundRecord;
   }
 
   get<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
@@ -359,7 +377,14 @@ export class Store implements StoreWriter {
     if (failure !== null && !isTaken) throw failure;
     // A short wait at first: this thread also feeds the checkpoint.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
-    return journal.append(recordBytes, (target) => encodeRows(rows, target), kind !== 'freeing');
+    const { witness } = this;
+    if (witness !== null && kind !== 'learnt') witness.writing(journal.last + 1, newestNode(rows));
+    try {
+      return journal.append(recordBytes, (target) => encodeRows(rows, target), kind !== 'freeing');
+    } catch (error) {
+      if (kind !== 'learnt') witness?.refused();
+      throw error;
+    }
   }
 
   /** Keeps learnt rows visible in memory until the next record includes them. @throws StorageError beyond `UNRECORDED_BYTES_MAX` */
@@ -413,6 +438,13 @@ async function syncNames(directory: string, top: string, disk: Disk): Promise<vo
     await disk.syncDirectory(at);
     if (at === end || at === dirname(at)) return;
   }
+}
+
+/** The highest inode with a record among the rows: inodes count upwards, so that a new one is the highest. 0 without any. */
+function newestNode(rows: readonly Row[]): number {
+  let newest = 0;
+  for (const { table, key } of rows) if (table === 'node') newest = Math.max(newest, key as number);
+  return newest;
 }
 
 /** Estimated memory of rows, bytes. */

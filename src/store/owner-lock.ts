@@ -34,9 +34,10 @@ export class OwnerLock {
 
   /**
    * @param makeRoom frees a disk block for the lock; false if it has none to free
+   * @param predecessor a process that is being killed: its lock is void, even if it has not ended yet. 0: none
    * @throws UsageError naming the pid when a living process owns the store · StorageError full
    */
-  static take(directory: string, makeRoom: () => boolean = () => false): OwnerLock {
+  static take(directory: string, makeRoom: () => boolean = () => false, predecessor = 0): OwnerLock {
     const path = join(directory, 'owner');
     // Written under a temporary name and then linked, so that no process reads an incomplete lock.
     const draft = `${path}.${process.pid}.${process.hrtime.bigint()}`;
@@ -48,7 +49,7 @@ export class OwnerLock {
       try {
         writeName(fd, `${process.pid} ${startTimeOf(process.pid) ?? 0} ${inode}\n`, makeRoom);
       } catch (error) {
-        const owner = livingOwner(path);
+        const owner = livingOwner(path, predecessor);
         throw owner === null ? error : inUse(directory, owner);
       }
       for (let waitedMs = 0; ; ) {
@@ -59,7 +60,7 @@ export class OwnerLock {
         } catch (error) {
           if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
         }
-        const owner = livingOwner(path);
+        const owner = livingOwner(path, predecessor);
         if (owner !== null && processLife(owner) === 'ending' && waitedMs < ENDING_MS_MAX) {
           pause(LOOK_AGAIN_MS);
           waitedMs += LOOK_AGAIN_MS;
@@ -68,7 +69,7 @@ export class OwnerLock {
         if (owner !== null) {
           throw inUse(directory, owner);
         }
-        removeStale(path, draft);
+        removeStale(path, draft, predecessor);
       }
     } finally {
       if (taken === null) closeSync(fd);
@@ -110,7 +111,8 @@ export function ownerOf(directory: string): number | null {
   return livingOwner(join(directory, 'owner'));
 }
 
-function livingOwner(path: string): number | null {
+/** @param predecessor a process that counts as ended */
+function livingOwner(path: string, predecessor = 0): number | null {
   let text: string;
   let inode: number;
   try {
@@ -124,7 +126,7 @@ function livingOwner(path: string): number | null {
     .trim()
     .split(' ')
     .map((part, at) => (at === 1 ? part : Number(part))) as [number?, string?, number?];
-  if (lockInode !== inode || !Number.isInteger(pid) || pid <= 0) return null;
+  if (lockInode !== inode || !Number.isInteger(pid) || pid <= 0 || pid === predecessor) return null;
   const startedNow = startTimeOf(pid);
   if (startedNow !== null && startedNow === started) return pid;
   return isHeld(path) ? pid : null;
@@ -157,7 +159,7 @@ function isHeld(path: string): boolean {
  * only the stale lock itself may be removed. A start therefore first takes a guard lock, which is named after the inode of the stale lock,
  * and then checks again. While it holds the guard, no other start removes that lock. A stale guard is removed in the same way.
  */
-function removeStale(path: string, draft: string): void {
+function removeStale(path: string, draft: string, predecessor = 0): void {
   const inode = statSync(path, { throwIfNoEntry: false })?.ino;
   if (inode === undefined) return;
   const guard = `${path}.${inode}.gone`;
@@ -175,7 +177,7 @@ function removeStale(path: string, draft: string): void {
   }
   try {
     const isThere = statSync(path, { throwIfNoEntry: false })?.ino === inode;
-    if (isThere && livingOwner(path) === null) unlinkSync(path);
+    if (isThere && livingOwner(path, predecessor) === null) unlinkSync(path);
   } finally {
     unlinkSync(guard);
   }

@@ -10,7 +10,7 @@ import type { MountRequest } from '../../src/mount/mount-request.ts';
 
 /** Processes that do not start, or hear nothing any more: a person is told in words, and nothing ends this process. */
 
-const UNUSED = { logFile: null, foreground: true } as MountRequest;
+const UNUSED = { logFile: null, foreground: true, options: {} } as MountRequest;
 const { execPath } = process;
 
 let directory: string;

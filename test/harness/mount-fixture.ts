@@ -178,6 +178,22 @@ export class MountFixture implements Ground {
     await this.gone();
   }
 
+  /** With `--continuity`: kills the process that answers the kernel, and waits for the one that continues. */
+  async killAndContinue(): Promise<void> {
+    const { pid } = this;
+    process.kill(pid, 'SIGKILL');
+    const next = async (): Promise<number | null> => (await this.status().catch(() => null))?.pid ?? null;
+    await vi.waitUntil(
+      async () => {
+        const now = await next();
+        if (now === null || now === pid) return false;
+        this.#pid = now;
+        return true;
+      },
+      { timeout: GONE_MS_MAX, interval: 20 },
+    );
+  }
+
   /** Waits until the process of the mount has ended, after somebody ended it. */
   async gone(): Promise<void> {
     const { pid } = this;

@@ -147,6 +147,11 @@ function folded(line: string): string[] {
   return [...lines, current.trimEnd()];
 }
 
+function deathsOf({ deaths, lastPauseMs }: NonNullable<Status['continuity']>): string {
+  const pause = lastPauseMs === null ? '' : `; the last pause took ${formatDuration(lastPauseMs)}`;
+  return `restarted  ${deaths} ${deaths === 1 ? 'time' : 'times'} after the death of the mount process${pause}`;
+}
+
 function details(status: Status, nowMs: number): string[] {
   const { pending, parked, transfers, cache, local } = status;
   const isEverything = parked.length === 0 && (local?.count ?? 0) === 0;
@@ -156,6 +161,7 @@ function details(status: Status, nowMs: number): string[] {
     lines.push(`paused     nothing is pushed${until}: cfs resume ends the pause`);
   }
   if (status.phase === 'draining') lines.push('unmounting now');
+  if (status.continuity !== undefined && status.continuity.deaths > 0) lines.push(deathsOf(status.continuity));
   lines.push(
     pending.count === 0
       ? `pending    nothing${isEverything ? ': the service has everything' : ''}`

@@ -1,0 +1,36 @@
+import { ROOT_INODE } from '../base/vocabulary.ts';
+import type { HandleRecord, Invalidator } from '../kernel/binding.ts';
+import { openFlags } from '../kernel/open-flags.ts';
+import type { Tree } from '../tree/tree.ts';
+import { FileHandle, type FileHandleDeps } from './file-handle.ts';
+import { FolderHandle } from './folder-handle.ts';
+import type { Handles } from './handles.ts';
+
+/**
+ * Records all handles from now on, and takes over those of an earlier mounting process that died. The kernel keeps its handles and caches
+ * over the death. Handles that cannot be restored fail with EIO from now on (`Handles.file`). Notifications of the earlier process may be lost.
+ */
+export function inheritHandles(
+  deps: { readonly handles: Handles; readonly ofHandles: FileHandleDeps; readonly tree: Pick<Tree, 'children'> },
+  record: HandleRecord,
+  invalidator: Invalidator,
+): void {
+  const { handles, ofHandles, tree } = deps;
+  handles.recordIn(record);
+  const inherited = [...record.inherited()];
+  for (const { handle, ino, kind, flags: raw, content, isUnstored } of inherited) {
+    if (kind === 'folder') {
+      handles.restore(handle, new FolderHandle(ino));
+    } else if (isUnstored) {
+      // What was written and never flushed is gone. The kernel may still have it in its pages.
+      invalidator.inode(ino, 0, 0);
+    } else {
+      const flags = openFlags(raw);
+      const file = ofHandles.files.resume(ino, flags.access === 'read' ? 'read' : 'write', content);
+      if (file !== null) handles.restore(handle, new FileHandle(ofHandles, ino, flags, file));
+    }
+  }
+  const isFirst = record.firstHandle === 1;
+  if (isFirst || invalidator.allNames?.() === true) return;
+  for (const { name } of tree.children(ROOT_INODE)) invalidator.entry(ROOT_INODE, name);
+}

@@ -1,0 +1,275 @@
+import type { ContentId, HandleId, Inode } from '../base/vocabulary.ts';
+import type { HandleRecord, OpenHandle } from './binding.ts';
+import type { KernelOffer } from './negotiation.ts';
+import { Opcode } from './protocol.ts';
+
+/**
+ * What a mounting process leaves to its successor, in the keeper's memory behind the region of the connection. It survives SIGKILL, like
+ * everything that was stored before. Words of 32 bits; numbers beyond that are two words, the low one first.
+ *
+ * | part | rows | what |
+ * | --- | --- | --- |
+ * | header | 1 | the kernel's offer of INIT, the request that is being served, the request that a process died of |
+ * | changes | 8,192, a ring | the latest changes that must not be made twice: request, journal record, inode |
+ * | handles | 65,536 | the handles that the kernel has |
+ *
+ * A change is written here before its journal record. The successor compares its number with the last record of the journal, before any new
+ * record is written: a change beyond it was not made.
+ */
+
+const HEADER_WORDS = 1024;
+const CHANGES = 8192;
+const CHANGE_WORDS = 8;
+const HANDLES_MAX = 65_536;
+const HANDLE_WORDS = 16;
+const CHANGES_START = HEADER_WORDS;
+const HANDLES_START = CHANGES_START + CHANGES * CHANGE_WORDS;
+
+export const HANDOVER_BYTES = (HANDLES_START + HANDLES_MAX * HANDLE_WORDS) * 4;
+
+/** Words of the header. */
+const AGREED = 0;
+const OFFER = 1; // major, minor, read-ahead, flags, flags2
+const SERVED = 8;
+const SUSPECT = 10;
+const SUSPECT_DEATHS = 12;
+const NEXT_CHANGE = 13;
+/** The end of the rows that were ever used: reading a page behind it would allocate it. */
+const HANDLES_END = 14;
+
+/** Words of a handle; KIND is written last. */
+const KIND = 0;
+const HANDLE = 1;
+const INODE = 3;
+const FLAGS = 5;
+const HAS_CONTENT = 6;
+const CONTENT = 7;
+const IS_UNSTORED = 9;
+const REQUEST = 10;
+const KINDS = { file: 1, folder: 2 } as const;
+
+const TWO_32 = 0x1_0000_0000;
+/** Handles of one process: its generation is above them. No number is used twice, so that a repeated RELEASE does no harm. */
+const HANDLES_OF_GENERATION = TWO_32;
+/** A request that two processes died of is not tried again. */
+const POISON_DEATHS = 2;
+
+/** The requests that fail, or do something else, when they are carried out again. Each is one journal record. */
+const ONCE: ReadonlySet<number> = new Set([
+  ...[Opcode.CREATE, Opcode.MKNOD, Opcode.MKDIR, Opcode.SYMLINK, Opcode.LINK],
+  ...[Opcode.UNLINK, Opcode.RMDIR, Opcode.RENAME, Opcode.RENAME2, Opcode.SETXATTR, Opcode.REMOVEXATTR],
+]);
+
+/** A request as its record names it. */
+export interface ServedRequest {
+  readonly opcode: number;
+  readonly uniqueLow: number;
+  /** Without the bit of a resent request. */
+  readonly uniqueTop: number;
+  readonly unique: number;
+  /** Its change is recorded. */
+  isRecorded: boolean;
+}
+
+export class HandoverState implements HandleRecord {
+  readonly firstHandle: number;
+  readonly #words: Uint32Array;
+  readonly #rows = new Map<HandleId, number>();
+  #free: number[] = [];
+  #nextRow = HANDLES_START;
+  /** The changes of predecessors that the journal has, by request: the inode that was made. */
+  readonly #made = new Map<number, Inode>();
+  /** The handles of predecessors by the request that opened them. */
+  readonly #openedBy = new Map<number, HandleId>();
+  #served: ServedRequest | null = null;
+  /** The row of the record that is being written; -1: none. */
+  #writing = -1;
+
+  constructor(region: ArrayBuffer, recordsStart: number, generation: number) {
+    this.#words = new Uint32Array(region, recordsStart, HANDOVER_BYTES / 4);
+    this.firstHandle = generation * HANDLES_OF_GENERATION + 1;
+    if (generation > 0) this.#takeOver();
+  }
+
+  /** What the kernel offered at INIT; null before that. */
+  get offer(): KernelOffer | null {
+    if (this.#words[AGREED] === 0) return null;
+    const [major = 0, minor = 0, readAheadBytesMax = 0, flags = 0, flags2 = 0] = this.#words.subarray(OFFER, OFFER + 5);
+    return { major, minor, readAheadBytesMax, flags, flags2 };
+  }
+
+  agreed({ major, minor, readAheadBytesMax, flags, flags2 }: KernelOffer): void {
+    this.#words.set([major, minor, readAheadBytesMax, flags, flags2], OFFER);
+    this.#words[AGREED] = 1;
+  }
+
+  /** From here on `request` is served; changes are recorded as its own. */
+  begin(request: ServedRequest): void {
+    this.#words[SERVED] = request.uniqueLow;
+    this.#words[SERVED + 1] = request.uniqueTop;
+    this.#served = request;
+  }
+
+  end(): void {
+    this.#words[SERVED] = 0;
+    this.#words[SERVED + 1] = 0;
+    this.#served = null;
+  }
+
+  // The changes
+
+  /** A record is about to be written. `inode`: the newest inode in it. */
+  writing(sequence: number, inode: number): void {
+    const request = this.#served;
+    this.#writing = -1;
+    if (request === null || request.isRecorded || !ONCE.has(request.opcode)) return;
+    const words = this.#words;
+    const next = words[NEXT_CHANGE] as number;
+    const row = CHANGES_START + (next % CHANGES) * CHANGE_WORDS;
+    words[NEXT_CHANGE] = (next + 1) % CHANGES;
+    this.#set(row, 0);
+    this.#set(row + 2, sequence);
+    this.#set(row + 4, inode);
+    words[row + 1] = request.uniqueTop;
+    words[row] = request.uniqueLow;
+    request.isRecorded = true;
+    this.#writing = row;
+  }
+
+  /** The record could not be written: the next one gets its number. */
+  refused(): void {
+    if (this.#writing < 0) return;
+    this.#set(this.#writing, 0);
+    if (this.#served !== null) this.#served.isRecorded = false;
+    this.#writing = -1;
+  }
+
+  /** Decides which changes of predecessors were made: those up to the last record that the journal had at the start. */
+  judge(lastRecord: number): void {
+    for (let row = CHANGES_START; row < HANDLES_START; row += CHANGE_WORDS) {
+      const unique = this.#get(row);
+      if (unique === 0) continue;
+      if (this.#get(row + 2) > lastRecord) this.#set(row, 0);
+      else this.#made.set(unique, this.#get(row + 4) as Inode);
+    }
+  }
+
+  /** For a resent request: the inode of its change if a predecessor has made it; null if it must be carried out. */
+  madeBy({ unique }: ServedRequest): Inode | null {
+    return this.#made.get(unique) ?? null;
+  }
+
+  /** Whether predecessors died of the request. */
+  isPoison({ uniqueLow, uniqueTop }: ServedRequest): boolean {
+    const words = this.#words;
+    return (
+      words[SUSPECT] === uniqueLow &&
+      words[SUSPECT + 1] === uniqueTop &&
+      (words[SUSPECT_DEATHS] as number) >= POISON_DEATHS
+    );
+  }
+
+  // The handles
+
+  /** For a resent request: the handle that it opened, and that the kernel never got. Returned once. */
+  undelivered({ unique }: ServedRequest): HandleId | null {
+    const handle = this.#openedBy.get(unique);
+    this.#openedBy.delete(unique);
+    return handle ?? null;
+  }
+
+  *inherited(): Generator<OpenHandle> {
+    const words = this.#words;
+    for (const [handle, row] of this.#rows)
+      yield {
+        handle,
+        ino: this.#get(row + INODE) as Inode,
+        kind: words[row + KIND] === KINDS.folder ? 'folder' : 'file',
+        flags: words[row + FLAGS] as number,
+        content: words[row + HAS_CONTENT] === 0 ? null : (this.#get(row + CONTENT) as ContentId),
+        isUnstored: words[row + IS_UNSTORED] !== 0,
+      };
+  }
+
+  opened({ handle, ino, kind, flags, content, isUnstored }: OpenHandle): void {
+    const row = this.#free.pop() ?? this.#nextRow;
+    if (row >= HANDLES_START + HANDLES_MAX * HANDLE_WORDS) return; // it does not outlive this process
+    const words = this.#words;
+    if (row === this.#nextRow) {
+      this.#nextRow += HANDLE_WORDS;
+      words[HANDLES_END] = this.#nextRow;
+    }
+    this.#rows.set(handle, row);
+    this.#set(row + HANDLE, handle);
+    this.#set(row + INODE, ino);
+    words[row + FLAGS] = flags;
+    words[row + IS_UNSTORED] = isUnstored ? 1 : 0;
+    words[row + HAS_CONTENT] = 0;
+    this.#setContent(row, content);
+    words[row + REQUEST] = this.#served?.uniqueLow ?? 0;
+    words[row + REQUEST + 1] = this.#served?.uniqueTop ?? 0;
+    words[row + KIND] = KINDS[kind];
+  }
+
+  changed(handle: HandleId, isUnstored: boolean): void {
+    const row = this.#rows.get(handle);
+    if (row !== undefined) this.#words[row + IS_UNSTORED] = isUnstored ? 1 : 0;
+  }
+
+  reads(handle: HandleId, content: ContentId): void {
+    const row = this.#rows.get(handle);
+    if (row !== undefined) this.#setContent(row, content);
+  }
+
+  closed(handle: HandleId): void {
+    const row = this.#rows.get(handle);
+    if (row === undefined) return;
+    this.#rows.delete(handle);
+    this.#words[row + KIND] = 0;
+    this.#free.push(row);
+  }
+
+  #takeOver(): void {
+    const words = this.#words;
+    this.#nextRow = Math.max(HANDLES_START, words[HANDLES_END] as number);
+    for (let row = HANDLES_START; row < this.#nextRow; row += HANDLE_WORDS) {
+      if (words[row + KIND] === 0) {
+        this.#free.push(row);
+        continue;
+      }
+      const handle = this.#get(row + HANDLE) as HandleId;
+      this.#rows.set(handle, row);
+      const unique = this.#get(row + REQUEST);
+      if (unique !== 0) this.#openedBy.set(unique, handle);
+    }
+    this.#suspect();
+  }
+
+  /** Counts how often a process died while it served the same request. */
+  #suspect(): void {
+    const words = this.#words;
+    if (this.#get(SERVED) === 0) return;
+    const isSame = words[SERVED] === words[SUSPECT] && words[SERVED + 1] === words[SUSPECT + 1];
+    words[SUSPECT_DEATHS] = isSame ? (words[SUSPECT_DEATHS] as number) + 1 : 1;
+    words[SUSPECT] = words[SERVED] as number;
+    words[SUSPECT + 1] = words[SERVED + 1] as number;
+    this.end();
+  }
+
+  /** The content first: a row with a flag and the content of another one would lead to wrong bytes. */
+  #setContent(row: number, content: ContentId | null): void {
+    if (content === null) return;
+    this.#words[row + HAS_CONTENT] = 0;
+    this.#set(row + CONTENT, content);
+    this.#words[row + HAS_CONTENT] = 1;
+  }
+
+  #get(word: number): number {
+    return (this.#words[word] as number) + (this.#words[word + 1] as number) * TWO_32;
+  }
+
+  #set(word: number, value: number): void {
+    this.#words[word + 1] = Math.floor(value / TWO_32);
+    this.#words[word] = value % TWO_32;
+  }
+}

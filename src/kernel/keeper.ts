@@ -1,0 +1,49 @@
+import { existsSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { type KernelAddon, loadKernelAddon } from './kernel-addon.ts';
+
+/**
+ * The keeper of a mount with `--continuity` (native-deps/keeper): the parent of the mounting process. It starts a successor when the thread
+ * that answers the kernel ends. handover.h repeats the numbers below; `test/kernel/keeper.test.ts` compares them.
+ */
+export interface Keeper {
+  /** How many mounting processes preceded this one. */
+  readonly generation: number;
+  /** The process before this one. Its thread that answered has ended, perhaps not all of it. 0 for the first. */
+  readonly predecessor: number;
+  /** When the keeper noticed the end of that thread, ms since the epoch; 0 for the first. */
+  readonly diedMs: number;
+}
+
+export const KEEPER_SOCKET = 4;
+export const KEEPER_MEMORY = 5;
+export const KEEPER_DEVICE = 6;
+
+const VARIABLE = 'CFS_KEEPER';
+const MESSAGES = { serves: 'S', ready: 'R', letsGo: 'E' } as const;
+
+/** The keeper that started this process; null without one. */
+export function keeperOf(env: Readonly<Record<string, string | undefined>>): Keeper | null {
+  const [generation, predecessor, diedMs] = (env[VARIABLE] ?? '').split(' ').map(Number);
+  if (generation === undefined || predecessor === undefined || diedMs === undefined) return null;
+  return { generation, predecessor, diedMs };
+}
+
+/** The keeper's program; null if it was not built. */
+export function keeperProgram(): string | null {
+  const path = fileURLToPath(new URL('../../native-deps/fuse-kernel/build/cfs-keeper', import.meta.url));
+  return existsSync(path) ? path : null;
+}
+
+/**
+ * Sends a message to the keeper. Without a keeper any more, the mount goes on without a successor.
+ *
+ * @param device the descriptor of the connection, with the first `serves`
+ */
+export function tellKeeper(
+  message: keyof typeof MESSAGES,
+  device = -1,
+  addon: Pick<KernelAddon, 'sendMessage'> = loadKernelAddon(),
+): void {
+  addon.sendMessage(KEEPER_SOCKET, MESSAGES[message].charCodeAt(0), device);
+}

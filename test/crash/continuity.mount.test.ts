@@ -1,0 +1,221 @@
+import { spawn } from 'node:child_process';
+import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { release, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
+import { processLife } from '../../src/base/process-life.ts';
+import { keeperProgram } from '../../src/kernel/keeper.ts';
+import { runCommand } from '../harness/command.ts';
+import { tellFigures } from '../harness/figures.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { titled } from '../harness/requirement.ts';
+import { seedsOf } from '../harness/seeds.ts';
+
+/** `npm run soak -- continuity` kills more often. */
+const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '4');
+/** The calls of the load from one death to the next. */
+const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '1000');
+const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
+const LOAD_MS_MAX = 24 * 3_600_000;
+
+/** FUSE_NOTIFY_RESEND is in Linux 6.9. */
+function missingResend(): string | null {
+  const [major = 0, minor = 0] = release().split('.').map(Number);
+  return major > 6 || (major === 6 && minor >= 9) ? null : 'Linux 6.9';
+}
+
+/** The process that has `pid` as its child: the keeper. */
+function parentOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+}
+
+/** What the load has said last of its calls. */
+const callsIn = (lines: readonly string[]): number => Number(lines.at(-1)?.split(' ')[1] ?? 0);
+
+const missing =
+  missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+describe.skipIf(missing !== null)(titled('continuity', missing), () => {
+  let mount: MountFixture;
+  beforeAll(async () => {
+    mount = await MountFixture.start({ flags: ['--continuity'], env: { CFS_TEST_KEEPER_UNLIMITED: '1' } });
+  });
+  afterAll(() => mount?.dispose());
+
+  test.each(seedsOf([1]))(
+    'a mount process that is killed under load delays calls, and no call fails or takes effect twice (seed %i)',
+    { timeout: DEATHS * 60_000 + 60_000 },
+    async (seed) => {
+      onTestFailed(() => mount.printLogs());
+      const stop = join(tmpdir(), `cfs-continuity-${process.pid}-${seed}`);
+      rmSync(stop, { force: true });
+      await mount.run(`mkdir load-${seed}`);
+      const load = spawn(
+        process.execPath,
+        [LOAD, join(mount.directory, `load-${seed}`), String(LOAD_MS_MAX), String(seed), stop],
+        { cwd: '/', stdio: ['ignore', 'pipe', 'inherit'] },
+      );
+      const lines: string[] = [];
+      createInterface(load.stdout).on('line', (line) => lines.push(line));
+      const ended = new Promise<void>((resolve) => load.on('close', () => resolve()));
+      await vi.waitUntil(() => lines.length > 0, { timeout: 60_000, interval: 20 });
+      const pauses: number[] = [];
+      // Null until it has taken over: it listens before that.
+      const pauseOf = async () => (await mount.status().catch(() => null))?.continuity?.lastPauseMs ?? null;
+      try {
+        for (let death = 0; death < DEATHS && load.exitCode === null; death++) {
+          const callsUntil = callsIn(lines) + CALLS_BETWEEN;
+          await vi.waitUntil(() => callsIn(lines) >= callsUntil, { timeout: 60_000, interval: 7 });
+          await mount.killAndContinue();
+          pauses.push(await vi.waitUntil(pauseOf, { timeout: 60_000, interval: 20 }));
+        }
+      } finally {
+        writeFileSync(stop, '');
+        await ended;
+        rmSync(stop, { force: true });
+      }
+      const { calls, failedSaves, wrong } = JSON.parse(lines.at(-1) ?? '{}');
+      pauses.sort((one, other) => one - other);
+      tellFigures(
+        `continuity: ${pauses.length} deaths, ${calls} calls, ${wrong?.length} wrong, ${failedSaves} saves failed; pause p50 ${pauses[pauses.length >> 1]} ms, max ${pauses.at(-1)} ms`,
+      );
+
+      expect(wrong).toEqual([]);
+      expect(pauses).toHaveLength(DEATHS);
+      expect(calls).toBeGreaterThan(100);
+      await mount.run(`rm -r load-${seed}`);
+    },
+  );
+
+  test('open files, locks and working directories outlive the mount process', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('mkdir cwd; seq 1 20000 > cwd/numbers; : > cwd/lock');
+    const script = `cd ${mount.directory}/cwd; exec 3< numbers 4< lock; flock 4; read -r first <&3; echo held; read -r _
+      cat <&3 | tail -n +1 | cksum; flock -n lock -c true; echo "lock $?"; ls`;
+    const held = spawn('bash', ['-c', script], { cwd: '/', stdio: ['pipe', 'pipe', 'inherit'] });
+    let output = '';
+    held.stdout.on('data', (data) => {
+      output += data;
+    });
+    const closed = new Promise((resolve) => held.on('close', resolve));
+    await vi.waitUntil(() => output.includes('held'), { timeout: 30_000, interval: 20 });
+
+    await mount.killAndContinue();
+    held.stdin.end('\n');
+    await closed;
+
+    const { stdout: wanted } = await mount.run('tail -n +2 cwd/numbers | cksum');
+    expect(output).toBe(`held\n${wanted}lock 1\nlock\nnumbers\n`);
+  });
+
+  test.each([
+    {
+      what: 'fails with EIO if its last write was not synced, and the file has the bytes of its last close',
+      sync: '',
+      output: 'written EIO EIO',
+      bytes: 'before',
+    },
+    {
+      what: 'continues if its last write was synced',
+      sync: 'fs.fsyncSync(fd);',
+      output: 'written no error no error',
+      bytes: 'one more',
+    },
+  ])('a descriptor that wrote before the death $what', async ({ sync, output: wanted, bytes }) => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('printf before > written');
+    // Not a shell: its redirections close descriptors, which stores what was written.
+    const script = `const codeOf = (act) => { try { act(); return 'no error'; } catch ({ code }) { return code; } };
+      const fd = fs.openSync('${mount.directory}/written', 'r+');
+      fs.writeSync(fd, 'one '); ${sync}
+      console.log('written');
+      fs.readSync(0, Buffer.alloc(1));
+      console.log(codeOf(() => fs.writeSync(fd, 'more')));
+      console.log(codeOf(() => fs.closeSync(fd)));`;
+    const writer = spawn(process.execPath, ['-e', script], { cwd: '/', stdio: ['pipe', 'pipe', 'inherit'] });
+    let output = '';
+    writer.stdout.on('data', (data) => {
+      output += data;
+    });
+    const closed = new Promise((resolve) => writer.on('close', resolve));
+    await vi.waitUntil(() => output.includes('written'), { timeout: 30_000, interval: 20 });
+
+    await mount.killAndContinue();
+    writer.stdin.end('\n');
+    await closed;
+
+    expect(output.trim().replaceAll('\n', ' ')).toBe(wanted);
+    expect((await mount.run('cat written')).stdout).toBe(bytes);
+    await mount.run('printf after > written');
+    expect((await mount.run('cat written')).stdout).toBe('after');
+  });
+
+  test('a read that waits for the service continues after two deaths', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('seq 1 30000 > far');
+    const { stdout: wanted } = await mount.run('cksum < far');
+    await mount.sync();
+    await mount.cfs(['evict', join(mount.directory, 'far')]);
+    await mount.server.pause();
+    let reading: Promise<{ stdout: string }>;
+    try {
+      reading = mount.run('cksum < far');
+      await mount.killAndContinue();
+      await mount.killAndContinue();
+    } finally {
+      mount.server.resume();
+    }
+
+    expect((await reading).stdout).toBe(wanted);
+  });
+
+  test('cfs status shows the deaths and the last pause, and cfs umount ends the mount with its keeper', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.killAndContinue();
+    const status = await vi.waitUntil(
+      async () => {
+        const now = await mount.status();
+        return now?.continuity?.lastPauseMs == null ? null : now;
+      },
+      { timeout: 30_000, interval: 20 },
+    );
+    const keeper = parentOf(mount.pid);
+    expect(status?.continuity?.deaths).toBeGreaterThan(0);
+    expect(status?.continuity?.lastPauseMs).toBeGreaterThan(0);
+    expect((await mount.cfs(['status'])).stdout).toMatch(/restarted {2}\d+ times? after the death/);
+
+    expect((await mount.unmount()).code).toBe(0);
+    await vi.waitUntil(() => processLife(keeper) === 'ended', { timeout: 30_000, interval: 20 });
+    expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(` ${mount.directory} `);
+  });
+
+  test('after six deaths in a minute the mount ends, as without a keeper', async () => {
+    onTestFailed(() => mount.printLogs());
+    const mortal = await MountFixture.start({ server: mount.server, flags: ['--continuity'] });
+    try {
+      const keeper = parentOf(mortal.pid);
+      for (let death = 0; death < 5; death++) await mortal.killAndContinue();
+      process.kill(mortal.pid, 'SIGKILL');
+      await vi.waitUntil(() => processLife(keeper) === 'ended', { timeout: 30_000, interval: 20 });
+      const { stderr } = await runCommand(['ls', mortal.directory], { anyExitCode: true });
+      expect(stderr).toMatch(/not connected/);
+    } finally {
+      await mortal.dispose();
+    }
+  });
+
+  test('SIGTERM to the keeper ends the mount in order', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.mount();
+    await mount.killAndContinue();
+    const keeper = parentOf(mount.pid);
+
+    process.kill(keeper, 'SIGTERM');
+    await mount.gone();
+
+    await vi.waitUntil(() => processLife(keeper) === 'ended', { timeout: 30_000, interval: 20 });
+    expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(` ${mount.directory} `);
+  });
+});
