@@ -15,10 +15,14 @@ const ROW_BYTES = BLOCKS_PER_ROW * ENTRY_BYTES;
 const EACH = -1;
 const ABSENT = 0;
 const MARKED = 2;
+const EMPTY_ROW = Buffer.alloc(ROW_BYTES);
 
 export class BlockMap {
   readonly #load: (row: number) => Uint8Array | undefined;
+  /** Rows with blocks: a sound listing may claim a file of petabytes, and a walk over it must not fill the memory. */
   readonly #rows = new Map<number, Buffer>();
+  /** The last row that was found empty; -1 for none. */
+  #emptyRow = -1;
   /** Blocks whose bytes were compared with their checksum in this run, or were written in it. */
   readonly #verified = new Set<number>();
   /** Blocks that this run found not to match their checksums, and whose checksums must be kept. */
@@ -43,7 +47,7 @@ export class BlockMap {
   }
 
   checksumOf(block: number): number {
-    return this.#row(block).readUInt32LE((block % BLOCKS_PER_ROW) * ENTRY_BYTES + 1);
+    return this.#readRow(block).readUInt32LE((block % BLOCKS_PER_ROW) * ENTRY_BYTES + 1);
   }
 
   isDamaged(block: number): boolean {
@@ -138,19 +142,45 @@ export class BlockMap {
     return this.#dirty.size > 0;
   }
 
-  #stateOf(block: number): number {
-    return this.#row(block)[(block % BLOCKS_PER_ROW) * ENTRY_BYTES] as number;
+  /** Rows that may name a block and are not stored yet, in any order. */
+  get rowsInMemory(): Iterable<number> {
+    return this.#rows.keys();
   }
 
+  #stateOf(block: number): number {
+    return this.#readRow(block)[(block % BLOCKS_PER_ROW) * ENTRY_BYTES] as number;
+  }
+
+  /** Do not write into the row. */
+  #readRow(block: number): Buffer {
+    const index = Math.floor(block / BLOCKS_PER_ROW);
+    if (index === this.#emptyRow) return EMPTY_ROW;
+    const row = this.#loadedRow(index);
+    if (row !== undefined) return row;
+    this.#emptyRow = index;
+    return EMPTY_ROW;
+  }
+
+  /** The row, to write into it. */
   #row(block: number): Buffer {
     const index = Math.floor(block / BLOCKS_PER_ROW);
-    let row = this.#rows.get(index);
+    let row = this.#loadedRow(index);
     if (row === undefined) {
       row = Buffer.alloc(ROW_BYTES);
-      const stored = this.#load(index);
-      if (stored !== undefined) row.set(stored.subarray(0, ROW_BYTES));
       this.#rows.set(index, row);
+      if (index === this.#emptyRow) this.#emptyRow = -1;
     }
+    return row;
+  }
+
+  #loadedRow(index: number): Buffer | undefined {
+    const known = this.#rows.get(index);
+    if (known !== undefined) return known;
+    const stored = this.#load(index);
+    if (stored === undefined) return undefined;
+    const row = Buffer.alloc(ROW_BYTES);
+    row.set(stored.subarray(0, ROW_BYTES));
+    this.#rows.set(index, row);
     return row;
   }
 }

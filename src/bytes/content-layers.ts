@@ -22,6 +22,8 @@ export interface LayerSource {
   /** Small bytes; `damaged`: they are not the bytes that were stored. */
   inlineBytes(id: ContentId): Uint8Array | 'damaged';
   blockMap(id: ContentId): BlockMap;
+  /** The first offset from `from` on where a block of a version may be present; Infinity for none. */
+  mayBePresentAt(id: ContentId, from: number): number;
   /** A block that is kept in memory because the disk has no room for it. */
   memoryBlock(id: ContentId, block: number): Uint8Array | undefined;
   /** Whether the own ranges in the file of an unmerged version are valid. */
@@ -98,14 +100,36 @@ export class ContentLayers {
   presence(id: ContentId, sizeBytes: number): Presence {
     const end = Math.min(sizeBytes, this.sizeOf(id));
     let [isSomeHere, isSomeMissing] = [false, false];
-    for (let start = 0; start < end; start += SEEK_WINDOW_BYTES) {
+    for (let at = 0; at < end; at += SEEK_WINDOW_BYTES) {
+      // A service may claim petabytes: bytes that cannot be here are skipped, not walked through.
+      const start = this.#mayBeHereAt(id, at);
+      if (start > at) isSomeMissing = true;
+      if (start >= end) break;
+      at = start;
       for (const { kind } of this.#outline(id, start, Math.min(start + SEEK_WINDOW_BYTES, end))) {
         if (kind === 'missing') isSomeMissing = true;
         else isSomeHere = true;
         if (isSomeHere && isSomeMissing) return 'part';
       }
+      if (isSomeHere && isSomeMissing) return 'part';
     }
+    if (isSomeHere && isSomeMissing) return 'part';
     return isSomeMissing ? 'none' : 'all';
+  }
+
+  /** The first offset from `from` on whose bytes may be on this machine, or are zeros; Infinity if all are missing. */
+  #mayBeHereAt(id: ContentId, from: number): number {
+    const layer = this.#source.draft(id) ?? this.#source.record(id);
+    const isVersion = 'kind' in layer && layer.kind === 'version';
+    if (isVersion && layer.where === 'inline') return from;
+    const block = isVersion ? this.#source.mayBePresentAt(id, from) : Number.POSITIVE_INFINITY;
+    if (isVersion && !isLayered(layer)) return block;
+    const { extents, base, baseBytes } = layer;
+    const index = indexBehind(extents, from);
+    const own = Math.max(from, extents[index] ?? Number.POSITIVE_INFINITY);
+    const visible = base === null ? 0 : Math.min(baseBytes, this.sizeOf(base));
+    const below = base === null || from >= visible ? from : Math.min(this.#mayBeHereAt(base, from), visible);
+    return Math.min(block, own, below);
   }
 
   /** The first offset from `from` on where data may begin, by the ranges of drafts; Infinity if only zeros follow. */

@@ -106,6 +106,7 @@ export class ContentStore implements Contents {
         record: (id) => this.#known(id),
         inlineBytes: (id) => this.#small.of(id),
         blockMap: (id) => this.#blocks.map(id),
+        mayBePresentAt: (id, from) => this.#blocks.mayBePresentAt(id, from),
         memoryBlock: (id, block) => this.#blocks.memoryBlock(id, block),
         trustsLayers: (id) => this.#validity.isGiven(id),
         damaged: (id, block, sizeBytes, below) => this.#blocks.damaged(id, block, sizeBytes, below),

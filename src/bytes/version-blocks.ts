@@ -4,12 +4,14 @@ import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import type { StoreWriter, Transaction } from '../store/tables.ts';
-import { BlockMap, blockLength } from './block-map.ts';
+import { BLOCKS_PER_ROW, BlockMap, blockLength } from './block-map.ts';
 import type { CacheUsage } from './cache-usage.ts';
 import type { ContentFiles } from './content-files.ts';
 
 const MAPS_MAX = 4096;
 const SAVE_DELAY_MS = 200;
+/** Bytes whose blocks one map row names. */
+const ROW_SPAN_BYTES = BLOCKS_PER_ROW * BLOCK_BYTES;
 /** Limit of blocks in memory while the disk is full: enough for a read to get the blocks that it fetched. */
 const MEMORY_BYTES_MAX = 16 * 1024 * 1024;
 
@@ -52,6 +54,20 @@ export class VersionBlocks {
       if (this.#maps.size > MAPS_MAX) this.#forgetOldMaps();
     }
     return map;
+  }
+
+  /** The first offset from `from` on where a block may be present; Infinity for none. Reads no map row. */
+  mayBePresentAt(id: ContentId, from: number): number {
+    const row = Math.floor(from / ROW_SPAN_BYTES);
+    let next = Number.POSITIVE_INFINITY;
+    for (const index of this.map(id).rowsInMemory) if (index >= row && index < next) next = index;
+    if (this.#store.get('content', id)?.where === 'file') {
+      for (const [index] of this.#store.scan('blocks', id, row === 0 ? undefined : row - 1)) {
+        next = Math.min(next, index);
+        break;
+      }
+    }
+    return Math.max(from, next * ROW_SPAN_BYTES);
   }
 
   memoryBlock(id: ContentId, block: number): Uint8Array | undefined {

@@ -11,6 +11,7 @@ import {
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
+import { isWhole } from '../bytes/whole-content.ts';
 import { departedAttributes, departedWeight, forgetOldDeparted, keepDeparted } from '../store/departed-attributes.ts';
 import type { Intents } from '../store/intents.ts';
 import { childOf, isDirty, isSuspect, newInode, writeNode } from '../store/node-table.ts';
@@ -355,10 +356,7 @@ export class ListingApplication {
         if (kept !== undefined) back.set(resource, kept);
         return kept;
       },
-      isHere: (content) => {
-        const end = this.#contents.sizeOf(content);
-        return this.#contents.pieces(content, { start: 0, end }).every(({ kind }) => kind !== 'missing');
-      },
+      isHere: (content) => isWhole(this.#contents, content),
       conflictName: (name, isTaken) =>
         conflictName(name, { nowMs: this.#clock.nowMs(), host: hostname(), bytes: 'own', isTaken }),
       isOpen: (ino) => this.#isOpen(ino),
