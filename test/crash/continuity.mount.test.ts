@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { release, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -12,13 +12,21 @@ import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
 import { seedsOf } from '../harness/seeds.ts';
+import { SeededRandom } from '../store/seeded-random.ts';
 
 /** `npm run soak -- continuity` kills more often. */
-const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '4');
+const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '5');
 /** The calls of the load from one death to the next. */
 const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '1000');
 const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
 const LOAD_MS_MAX = 24 * 3_600_000;
+/**
+ * How the process dies, in turn: from outside at any moment, or by itself (kill-points.mjs). After the write of a record, and before its reply,
+ * a change is made that its caller does not know of.
+ */
+const DEATH_POINTS = ['', 'journal-write after', 'journal-write before', 'journal-write torn', 'journal-write after'];
+const NTH_MAX = 12;
+const POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
 
 /** FUSE_NOTIFY_RESEND is in Linux 6.9. */
 function missingResend(): string | null {
@@ -39,18 +47,28 @@ const missing =
   missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('continuity', missing), () => {
   let mount: MountFixture;
+  const scratch = mkdtempSync(join(tmpdir(), 'cfs-continuity-'));
+  const killFile = join(scratch, 'point');
   beforeAll(async () => {
-    mount = await MountFixture.start({ flags: ['--continuity'], env: { CFS_TEST_KEEPER_UNLIMITED: '1' } });
+    const env = {
+      CFS_TEST_KEEPER_UNLIMITED: '1',
+      NODE_OPTIONS: `--import ${POINTS}`,
+      CFS_TEST_KILL_FILE: killFile,
+    };
+    mount = await MountFixture.start({ flags: ['--continuity'], env });
   });
-  afterAll(() => mount?.dispose());
+  afterAll(async () => {
+    await mount?.dispose();
+    rmSync(scratch, { recursive: true, force: true });
+  });
 
   test.each(seedsOf([1]))(
     'a mount process that is killed under load delays calls, and no call fails or takes effect twice (seed %i)',
     { timeout: DEATHS * 60_000 + 60_000 },
     async (seed) => {
       onTestFailed(() => mount.printLogs());
-      const stop = join(tmpdir(), `cfs-continuity-${process.pid}-${seed}`);
-      rmSync(stop, { force: true });
+      const stop = join(scratch, `stop-${seed}`);
+      const random = new SeededRandom(seed);
       await mount.run(`mkdir load-${seed}`);
       const load = spawn(
         process.execPath,
@@ -68,13 +86,14 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
         for (let death = 0; death < DEATHS && load.exitCode === null; death++) {
           const callsUntil = callsIn(lines) + CALLS_BETWEEN;
           await vi.waitUntil(() => callsIn(lines) >= callsUntil, { timeout: 60_000, interval: 7 });
-          await mount.killAndContinue();
+          const point = DEATH_POINTS[death % DEATH_POINTS.length];
+          writeFileSync(killFile, JSON.stringify({ point, nth: 1 + random.below(NTH_MAX) }));
+          await mount.killAndContinue((pid) => process.kill(pid, point === '' ? 'SIGKILL' : 'SIGUSR2'));
           pauses.push(await vi.waitUntil(pauseOf, { timeout: 60_000, interval: 20 }));
         }
       } finally {
         writeFileSync(stop, '');
         await ended;
-        rmSync(stop, { force: true });
       }
       const { calls, failedSaves, wrong } = JSON.parse(lines.at(-1) ?? '{}');
       pauses.sort((one, other) => one - other);

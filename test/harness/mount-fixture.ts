@@ -179,9 +179,9 @@ export class MountFixture implements Ground {
   }
 
   /** With `--continuity`: kills the process that answers the kernel, and waits for the one that continues. */
-  async killAndContinue(): Promise<void> {
+  async killAndContinue(kill: (pid: number) => void = (pid) => process.kill(pid, 'SIGKILL')): Promise<void> {
     const { pid } = this;
-    process.kill(pid, 'SIGKILL');
+    kill(pid);
     const next = async (): Promise<number | null> => (await this.status().catch(() => null))?.pid ?? null;
     await vi.waitUntil(
       async () => {
