@@ -6,7 +6,7 @@
 //   npm run soak -- crashes 2000    SIGKILL at every step and at any moment: 2,000 kills; 1,000 by default
 //   npm run soak -- kernel          one mount for a minute: 32 threads of mixed calls, 8 finds
 //   npm run soak -- model           1,000,000 operations beside a plain directory
-//   npm run soak -- nfs             1,000,000 mutated records, and a walk of 10,000 folders, for the NFS server
+//   npm run soak -- nfs             1,000,000 mutated records, a walk of 10,000 folders, 20 seeds × 5,000 operations and 20 deaths, for NFS
 //   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
 //   npm run soak -- packages        the Debian package in bare Debian 12 and 13 roots, and that for arm64 under qemu-user
 //   npm run soak -- programs        cp, tar, rsync and zip of 10,000 files, 500 commits, sqlite3 killed 25 times

@@ -1,4 +1,16 @@
-// The NFS server: records with random mutations, and a walk of 10,000 folders by Spotlight.
+// The NFS server: records with random mutations, a walk of 10,000 folders by Spotlight, random operations while servers die, and SIGKILL of the
+// process of a mount under load.
 export const project = 'unit';
-export const files = ['test/nfs/mutated-records.test.ts', 'test/nfs/spotlight.test.ts'];
-export const environment = (records = '1000000') => ({ CFS_NFS_RECORDS: records, CFS_NFS_FOLDERS: '10000' });
+export const files = [
+  'test/nfs/mutated-records.test.ts',
+  'test/nfs/restarts.test.ts',
+  'test/nfs/spotlight.test.ts',
+  'test/nfs/survival.test.ts',
+];
+export const environment = (records = '1000000') => ({
+  CFS_NFS_RECORDS: records,
+  CFS_NFS_FOLDERS: '10000',
+  CFS_NFS_OPERATIONS: '5000',
+  CFS_NFS_KILLS: '20',
+  CFS_RUNS: '20',
+});

@@ -25,7 +25,7 @@ export class BareMountPoint {
    * @returns null for a directory that stays as it is
    */
   static open(directory: string, uid: number = process.geteuid?.() ?? 0): BareMountPoint | null {
-    if (uid === 0 || mountOn(directory)?.type.startsWith('fuse')) return null; // a dead mount; one may hang
+    if (uid === 0 || /^(fuse|nfs)/.test(mountOn(directory)?.type ?? '')) return null; // a dead mount; one may hang
     let descriptor = -1;
     try {
       descriptor = openSync(directory, constants.O_RDONLY | constants.O_DIRECTORY);

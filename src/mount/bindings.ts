@@ -1,11 +1,20 @@
+import { join } from 'node:path';
 import type { Options } from '../config/options.ts';
 import type { FileSystemOps, MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import type { LinuxMount, LinuxMountDeps } from '../kernel/linux.ts';
+import { MOUNTING_PROCESS } from './launch.ts';
+import { successorEnvironment } from './mount-request.ts';
 
 /** A way to mount: one for each value of `--binding`. A mount uses exactly one. */
 export interface Binding {
   /** @throws UsageError with a message */
-  mount(options: MountOptions, ops: FileSystemOps, deps: LinuxMountDeps): Promise<BoundMount>;
+  mount(options: MountOptions, ops: FileSystemOps, deps: BindingDeps): Promise<BoundMount>;
+}
+
+export interface BindingDeps extends LinuxMountDeps {
+  readonly storeDirectory: string;
+  /** A program waits for the end of this process, and decides what follows it. */
+  readonly isForeground: boolean;
 }
 
 export interface BoundMount {
@@ -34,7 +43,15 @@ const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
   nfs: {
     async mount(options, ops, deps) {
       const { mountNfs } = await import('../nfs/nfs-mount.ts');
-      return { mounted: await mountNfs(options, ops, deps), descriptor: -1, counting: null };
+      const { readContinuedMount } = await import('../nfs/continued-mount.ts');
+      const env = successorEnvironment(process.env);
+      const mounted = await mountNfs(options, ops, {
+        ...deps,
+        callsFile: deps.isForeground ? null : join(deps.storeDirectory, 'nfs-calls'),
+        successor: deps.isForeground ? null : { command: MOUNTING_PROCESS, env },
+        continued: readContinuedMount(),
+      });
+      return { mounted, descriptor: -1, counting: null };
     },
   },
 };

@@ -39,6 +39,8 @@ export interface LaunchedMount {
  */
 export const MOUNT_FLAGS: readonly string[] = ['--max-semi-space-size=1'];
 const MOUNT_PROGRAM = fileURLToPath(new URL('./mounting-process.cjs', import.meta.url));
+/** The command that starts the mounting process. Its environment has the request (`mount-request.ts`). */
+export const MOUNTING_PROCESS: readonly [string, ...string[]] = [process.execPath, ...MOUNT_FLAGS, MOUNT_PROGRAM];
 
 /**
  * Starts the process that mounts and waits until the mount answers.

@@ -45,6 +45,13 @@ export function mountEnvironment(request: MountRequest, readyFd: number): Record
   return { [REQUEST_VARIABLE]: JSON.stringify(request), [READY_VARIABLE]: String(readyFd) };
 }
 
+/** The environment of a mounting process that continues this one's mount: it has no launcher. */
+export function successorEnvironment(
+  env: Readonly<Record<string, string | undefined>>,
+): Readonly<Record<string, string | undefined>> {
+  return { ...env, [READY_VARIABLE]: undefined };
+}
+
 /** @throws UsageError when started by hand: `dist/mount/mounting-process.cjs` is not a command. */
 export function readMountRequest(env: Readonly<Record<string, string | undefined>>): MountRequest {
   const text = env[REQUEST_VARIABLE];

@@ -137,7 +137,12 @@ class MountingWorker implements MountService {
     const bytesCameMs = () => health.bytesCameMs;
     const { keeper } = this.#start;
     const continuity = keeper === null ? null : { keeper, journal: this.#built.store };
-    const deps = { log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs, continuity };
+    const { storeDirectory, foreground: isForeground } = request;
+    const log = this.#log.child({ part: 'kernel' });
+    const deps = {
+      ...{ log, clock: systemClock, deadlineMs, bytesCameMs },
+      ...{ continuity, storeDirectory, isForeground },
+    };
     const { mounted, descriptor, counting } = await bindingOf(options).mount(how, fileSystem, deps);
     this.#mounted = mounted;
     this.#counting = counting;

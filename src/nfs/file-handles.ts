@@ -2,6 +2,7 @@ import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Inode } from '../base/vocabulary.ts';
 import { NfsError, STATUS } from './protocol.ts';
 
+const KEY_BYTES = 32;
 const INODE_BYTES = 8;
 const MAC_BYTES = 16;
 const HANDLE_BYTES = INODE_BYTES + MAC_BYTES;
@@ -9,12 +10,22 @@ const HANDLE_BYTES = INODE_BYTES + MAC_BYTES;
 const KNOWN_MAX = 20_000;
 
 /**
- * File handles: the inode, and a code that only this process can compute. They name a node, never a path: a handle outlives a rename, and
- * inodes are never reused.
+ * File handles: the inode, and a code that only the processes of this mount can compute. They name a node, never a path: a handle outlives a
+ * rename, and inodes are never reused.
  */
 export class FileHandles {
-  #key = randomBytes(32);
+  #key: Buffer;
   readonly #known = new Map<Inode, Buffer>();
+
+  /** @param key of the mount that is continued */
+  constructor(key: Buffer = randomBytes(KEY_BYTES)) {
+    this.#key = key;
+  }
+
+  /** A successor with this key accepts the same handles. */
+  get key(): Buffer {
+    return this.#key;
+  }
 
   of(ino: Inode): Buffer {
     const known = this.#known.get(ino);
@@ -28,7 +39,7 @@ export class FileHandles {
     return handle;
   }
 
-  /** @throws NfsError (badhandle) for a handle that this process did not make */
+  /** @throws NfsError (badhandle) for a handle that no process of this mount made */
   inodeOf(handle: Buffer): Inode {
     if (handle.byteLength !== HANDLE_BYTES) throw new NfsError(STATUS.badhandle);
     const ino = Number(handle.readBigUInt64BE(0)) as Inode;
@@ -39,7 +50,7 @@ export class FileHandles {
 
   /** From now on no handle made so far is valid. */
   revoke(): void {
-    this.#key = randomBytes(32);
+    this.#key = randomBytes(KEY_BYTES);
     this.#known.clear();
   }
 }

@@ -46,6 +46,12 @@ export class FileProcedures {
     writeWcc(out, before, await nodes.attributesIfKnown(ino, caller));
   }
 
+  /** The result of SETATTR, which an earlier process carried out. */
+  async changed(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+    const { nodes } = this.#parts;
+    writeWcc(out, null, await nodes.attributes(nodes.readHandle(args), caller));
+  }
+
   async access(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
     const { nodes, isReadOnly } = this.#parts;
     const attributes = await nodes.attributes(nodes.readHandle(args), caller);

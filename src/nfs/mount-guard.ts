@@ -1,37 +1,74 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { programPath } from '../kernel/fusermount.ts';
+import { type ContinuedMount, continuedEnvironment, type Successor, writeContinuedMount } from './continued-mount.ts';
 
 /** A line on the standard input of the guard: the mount ended in order. */
 const ENDED = 'ended\n';
+/** More deaths than this within the span end the mount: its process would only die again. */
+const DEATHS_MAX = 5;
+const DEATHS_SPAN_S = 60;
 
 /**
- * Takes the mount away by force when its process has ended. Only the mount with our own source is removed: by then, another may be on the
- * directory. `umount` on Linux detaches a mount in use with `-l`, on macOS with `-f`.
+ * $1: the directory, $2: the source, $3: 1 on macOS; then the program that continues the mount, if any. The first line of standard input is
+ * the state for it.
+ *
+ * Each successor is a child of this shell, and inherits the listening socket as descriptor 3. Without a successor, and after too many deaths,
+ * the mount is taken away by force: `umount` on Linux detaches a mount in use with `-l`, on macOS with `-f`. Only the mount with our own source
+ * is removed: by then, another may be on the directory.
  */
 const GUARD = `
+directory=$1 source=$2 isDarwin=$3
+shift 3
+IFS= read -r state || exit 0
 if read -r _; then exit 0; fi
-if mount | grep -F -q -- "$2 on "; then
-  if [ "$(uname)" = Darwin ]; then umount -f "$1"; else umount -i -f -l --no-canonicalize -- "$1"; fi
+isMounted() { mount | grep -F -q -- "$source on "; }
+deaths=0 begun=0
+while [ $# -gt 0 ] && isMounted; do
+  now=$(date +%s)
+  if [ $((now - begun)) -ge ${DEATHS_SPAN_S} ]; then begun=$now deaths=0; fi
+  deaths=$((deaths + 1))
+  if [ $deaths -gt ${DEATHS_MAX} ]; then break; fi
+  printf '%s\\n' "$state" | "$@"
+done
+if isMounted; then
+  if [ "$isDarwin" = 1 ]; then umount -f "$directory"; else umount -i -f -l --no-canonicalize -- "$directory"; fi
 fi
 `;
 
 /**
- * A child process that outlives this one for a moment. It holds the listening socket until the mount is gone: no other process can bind the
- * port while a kernel still sends requests there.
+ * A child process that outlives this one. It holds the listening socket while the mount exists: no other process can bind the port while a
+ * kernel sends requests there. When this process has died, it starts a successor, which continues the mount.
  */
 export class MountGuard {
   readonly #child: ChildProcess;
 
-  /** @param listening the descriptor of the listening socket; -1: unknown */
-  constructor(mount: { readonly directory: string; readonly source: string }, listening: number) {
-    this.#child = spawn('/bin/sh', ['-c', GUARD, 'cfs-mount-guard', mount.directory, mount.source], {
+  /**
+   * @param listening the descriptor of the listening socket; -1: unknown
+   * @param successor null: the death of this process ends the mount
+   */
+  constructor(
+    mount: ContinuedMount & { readonly directory: string; readonly source: string },
+    listening: number,
+    successor: Successor | null,
+  ) {
+    const isContinued = successor !== null && listening >= 0;
+    const isDarwin = process.platform === 'darwin' ? '1' : '0';
+    const words = [
+      'cfs-mount-guard',
+      mount.directory,
+      mount.source,
+      isDarwin,
+      ...(isContinued ? successor.command : []),
+    ];
+    this.#child = spawn('/bin/sh', ['-c', GUARD, ...words], {
       detached: true, // not in our process group, which Ctrl-C reaches
       cwd: '/',
       stdio: ['pipe', 'ignore', 'ignore', ...(listening < 0 ? [] : [listening])],
-      env: { PATH: programPath(), LC_ALL: 'C' },
+      env: { ...(isContinued && continuedEnvironment(successor.env)), PATH: programPath() },
     });
     this.#child.on('error', () => {});
     this.#child.stdin?.on('error', () => {});
+    this.#child.stdin?.write(writeContinuedMount(mount));
     this.#child.unref();
   }
 

@@ -21,12 +21,15 @@ export class MountProgram implements RpcProgram {
   readonly number = MOUNT_PROGRAM;
   readonly version = VERSION;
   /** The exported path. It is valid for one MNT. */
-  readonly path = `/cfs-mount-${randomBytes(SECRET_BYTES).toString('hex')}`;
+  readonly path: string;
   readonly #handles: FileHandles;
-  #isOpen = true;
+  #isOpen: boolean;
 
-  constructor(handles: FileHandles) {
+  /** @param path of a mount that is continued: its handle was given out by an earlier process */
+  constructor(handles: FileHandles, path: string | null = null) {
     this.#handles = handles;
+    this.path = path ?? `/cfs-mount-${randomBytes(SECRET_BYTES).toString('hex')}`;
+    this.#isOpen = path === null;
   }
 
   /** From now on no MNT succeeds. */

@@ -176,6 +176,33 @@ export class NameProcedures {
     writeWcc(out, null, await nodes.attributesIfKnown(folder, caller));
   }
 
+  /** The result of CREATE, MKDIR, SYMLINK or MKNOD, which an earlier process carried out. */
+  async added(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+    const { nodes } = this.#parts;
+    const folder = nodes.readHandle(args);
+    const name = nodes.readChildName(args);
+    await nodes.withChild(folder, name, caller, async (child) => {
+      if (child === null) throw new NfsError(STATUS.noent);
+      await this.#writeCreated(out, child.ino, { ino: folder, before: null }, caller);
+    });
+  }
+
+  /** The result of REMOVE or RMDIR, which an earlier process carried out. */
+  async removed(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+    const { nodes } = this.#parts;
+    writeWcc(out, null, await nodes.attributesIfKnown(nodes.readHandle(args), caller));
+  }
+
+  /** The result of RENAME, which an earlier process carried out. */
+  async renamed(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+    const { nodes } = this.#parts;
+    const from = nodes.readHandle(args);
+    nodes.readChildName(args);
+    const to = nodes.readHandle(args);
+    writeWcc(out, null, await nodes.attributesIfKnown(from, caller));
+    writeWcc(out, null, await nodes.attributesIfKnown(to, caller));
+  }
+
   /** Whether CREATE may use an existing file. @throws NfsError exist */
   async #expectReusable(
     existing: Attributes,

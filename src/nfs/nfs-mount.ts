@@ -5,6 +5,7 @@ import type { FileSystemOps, Invalidator, MountedFileSystem, MountOptions } from
 import { MOUNT_REFUSAL } from '../kernel/mount-refusal.ts';
 import { mountOn, placeOf, readMountTable } from '../kernel/mount-table.ts';
 import { canonicalDirectory, checkMountPoint, unmountInBackground } from '../kernel/mounting.ts';
+import { type ContinuedMount, LISTENING_DESCRIPTOR, type Successor } from './continued-mount.ts';
 import { MountGuard } from './mount-guard.ts';
 import { NfsServer } from './nfs-server.ts';
 import { type Command, mountCommand, runMount, sourceOf } from './system-mount.ts';
@@ -22,6 +23,12 @@ export interface NfsMountDeps {
   readonly deadlineMs?: number;
   /** When bytes of files last arrived, on the clock of `elapsedMs`: no read times out while some do. */
   readonly bytesCameMs?: () => number;
+  /** The file that records calls for a successor; null: there will be none. */
+  readonly callsFile?: string | null;
+  /** Continues the mount when this process has died; null: the mount is taken away then. */
+  readonly successor?: Successor | null;
+  /** The mount that this process continues. */
+  readonly continued?: ContinuedMount | null;
   /** Runs the system's mount command. */
   readonly run?: (command: Command, directory: string) => Promise<void>;
 }
@@ -36,6 +43,8 @@ export async function mountNfs(
   ops: FileSystemOps,
   deps: NfsMountDeps,
 ): Promise<MountedFileSystem> {
+  const { continued = null } = deps;
+  if (continued !== null) return continueNfs(options, ops, { ...deps, continued });
   const directory = canonicalDirectory(options.directory);
   checkMountPoint(directory, options);
   const server = await NfsServer.start(ops, options, deps);
@@ -48,7 +57,12 @@ export async function mountNfs(
         `could not mount on ${directory}: it does not appear in the mount table`,
         MOUNT_REFUSAL.noFuse,
       );
-    const mount = new Mount(directory, entry.device, server, deps);
+    const guard = new MountGuard(
+      { ...server.state, directory, source: sourceOf(server.exported) },
+      server.descriptor,
+      deps.successor ?? null,
+    );
+    const mount = new Mount(directory, entry.device, { server, guard }, deps);
     server.admit();
     ops.init?.(mount.invalidator);
     return mount;
@@ -59,19 +73,46 @@ export async function mountNfs(
   }
 }
 
+/**
+ * Serves a mount that exists. The directory is not accessed: only this process can answer its client.
+ *
+ * @throws UsageError when the mount is gone: it was unmounted meanwhile
+ */
+async function continueNfs(
+  options: MountOptions,
+  ops: FileSystemOps,
+  deps: NfsMountDeps & { readonly continued: ContinuedMount },
+): Promise<MountedFileSystem> {
+  const { continued } = deps;
+  const entry = readMountTable().find(({ source }) => source === sourceOf(continued));
+  if (entry === undefined)
+    throw new UsageError(`the mount on ${options.directory} ended before it could be continued`, MOUNT_REFUSAL.noFuse);
+  const server = await NfsServer.start(ops, options, { ...deps, descriptor: LISTENING_DESCRIPTOR });
+  const mount = new Mount(entry.directory, entry.device, { server, guard: null }, deps);
+  ops.init?.(mount.invalidator);
+  deps.log.warn({ directory: entry.directory }, 'continues an NFS mount after the death of its process');
+  return mount;
+}
+
 class Mount implements MountedFileSystem {
   readonly directory: string;
   readonly device: string;
   readonly invalidator: Invalidator;
   readonly ended: Promise<'unmounted' | 'aborted'>;
   readonly #server: NfsServer;
-  readonly #guard: MountGuard;
+  /** Null in a successor: the guard is its parent process. */
+  readonly #guard: MountGuard | null;
   readonly #clock: Clock;
   #isOver = false;
   #resolveEnded!: (how: 'unmounted') => void;
   #cancelWatch: () => void = () => {};
 
-  constructor(directory: string, device: string, server: NfsServer, { clock }: NfsMountDeps) {
+  constructor(
+    directory: string,
+    device: string,
+    { server, guard }: { readonly server: NfsServer; readonly guard: MountGuard | null },
+    { clock }: NfsMountDeps,
+  ) {
     this.directory = directory;
     this.device = device;
     this.#server = server;
@@ -80,7 +121,7 @@ class Mount implements MountedFileSystem {
     this.ended = new Promise((resolve) => {
       this.#resolveEnded = resolve;
     });
-    this.#guard = new MountGuard({ directory, source: sourceOf(server.exported) }, server.descriptor);
+    this.#guard = guard;
     this.#watch();
   }
 
@@ -125,7 +166,7 @@ class Mount implements MountedFileSystem {
     if (this.#isOver || readMountTable().some(({ device }) => device === this.device)) return;
     this.#isOver = true;
     this.#cancelWatch();
-    this.#guard.dismiss();
+    this.#guard?.dismiss();
     await this.#server.close();
     this.#resolveEnded('unmounted');
   }

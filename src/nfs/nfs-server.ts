@@ -5,12 +5,14 @@ import type { FileSystemOps, Invalidator, MountOptions } from '../kernel/binding
 import { OpBoundary } from '../kernel/op-boundary.ts';
 import { OpCalls } from '../kernel/op-calls.ts';
 import { AppleDoubles } from './apple-doubles.ts';
+import type { ContinuedMount } from './continued-mount.ts';
 import { FileHandles } from './file-handles.ts';
 import { HeldOpens } from './held-opens.ts';
 import { MountProgram } from './mount-program.ts';
 import type { NfsParts } from './nfs-parts.ts';
 import { NfsProgram } from './nfs-program.ts';
 import { Nodes } from './nodes.ts';
+import { RecordedCalls } from './recorded-calls.ts';
 import { RemovedWhileOpen } from './removed-while-open.ts';
 import { RpcServer } from './rpc-server.ts';
 import type { Export } from './system-mount.ts';
@@ -24,6 +26,12 @@ export interface NfsServerDeps {
   readonly bytesCameMs?: () => number;
   /** The client's system: names and `._*` files are treated as that system expects it. */
   readonly platform?: NodeJS.Platform;
+  /** The mount of an earlier process. */
+  readonly continued?: ContinuedMount | null;
+  /** A listening socket that this process inherited. */
+  readonly descriptor?: number;
+  /** The file that records calls for a successor; null: there will be none. */
+  readonly callsFile?: string | null;
 }
 
 /** A file system, served over NFS version 3 on a port of 127.0.0.1 to one client. */
@@ -46,6 +54,7 @@ export class NfsServer {
   readonly #boundary: OpBoundary;
   readonly #ops: FileSystemOps;
   readonly #log: Logger;
+  readonly #recorded: RecordedCalls | null;
   #isClosed = false;
 
   static async start(
@@ -57,7 +66,8 @@ export class NfsServer {
     const boundary = new OpBoundary({ log, clock, deadlineMs: deps.deadlineMs ?? DEADLINE_MS, bytesCameMs });
     const calls = new OpCalls({ ops, boundary });
     const removed = new RemovedWhileOpen({ ops, calls });
-    const handles = new FileHandles();
+    const continued = deps.continued ?? null;
+    const handles = new FileHandles(continued?.key);
     const isApple = (deps.platform ?? process.platform) === 'darwin';
     const nodes = new Nodes({ ops, calls, handles, removed, isApple });
     const opens = new HeldOpens({ ops, calls, clock });
@@ -65,10 +75,14 @@ export class NfsServer {
     const parts = { ops, calls, nodes, opens, removed, doubles, isReadOnly: options.readOnly };
     const owner = process.geteuid?.() ?? 0;
     const isServed = (uid: number): boolean => options.allowOther || uid === owner || uid === 0;
-    const nfs = new NfsProgram(parts, { clock, isServed });
-    const mount = new MountProgram(handles);
-    const rpc = await RpcServer.listen({ programs: [nfs, mount], log });
-    return new NfsServer(parts, { rpc, nfs, mount, handles, boundary, log });
+    const { callsFile = null } = deps;
+    const recorded = callsFile === null ? null : RecordedCalls.open(callsFile, continued !== null);
+    const nfs = new NfsProgram(parts, { clock, isServed, recorded });
+    const mount = new MountProgram(handles, continued?.path);
+    const rpc = await RpcServer.listen({ programs: [nfs, mount], log, descriptor: deps.descriptor });
+    const server = new NfsServer(parts, { rpc, nfs, mount, handles, boundary, log, recorded });
+    if (continued !== null) server.admit();
+    return server;
   }
 
   private constructor(
@@ -80,6 +94,7 @@ export class NfsServer {
       readonly handles: FileHandles;
       readonly boundary: OpBoundary;
       readonly log: Logger;
+      readonly recorded: RecordedCalls | null;
     },
   ) {
     this.#ops = ops;
@@ -92,12 +107,18 @@ export class NfsServer {
     this.#handles = own.handles;
     this.#boundary = own.boundary;
     this.#log = own.log;
+    this.#recorded = own.recorded;
     this.exported = { path: own.mount.path, port: own.rpc.port };
   }
 
   /** The descriptor of the listening socket; -1: unknown. */
   get descriptor(): number {
     return this.#rpc.descriptor;
+  }
+
+  /** What a successor needs. */
+  get state(): ContinuedMount {
+    return { path: this.exported.path, key: this.#handles.key };
   }
 
   /** Our own mount command has succeeded: requests are served from now on. */
@@ -117,6 +138,7 @@ export class NfsServer {
     await this.#removed.close();
     await this.#nfs.close();
     this.#boundary.close();
+    this.#recorded?.close();
     try {
       this.#ops.destroy?.();
     } catch (error) {

@@ -12,6 +12,8 @@ const IN_FLIGHT_MAX = 64;
 /** Replies that the client has not read yet. */
 const UNREAD_BYTES_MAX = 8 * 1024 * 1024;
 const LAST_FRAGMENT = 0x8000_0000;
+/** A reply up to this length is cheaper to copy than to write in pieces. */
+const COPIED_BYTES_MAX = 8 * 1024;
 const HOST = '127.0.0.1';
 
 /** A body: the reply without its RPC header. */
@@ -38,10 +40,17 @@ export class RpcServer {
     this.#server.maxConnections = CONNECTIONS_MAX;
   }
 
-  static async listen(deps: { readonly programs: readonly RpcProgram[]; readonly log: Logger }): Promise<RpcServer> {
+  /** @param deps.descriptor a listening socket that this process inherited */
+  static async listen(deps: {
+    readonly programs: readonly RpcProgram[];
+    readonly log: Logger;
+    readonly descriptor?: number | undefined;
+  }): Promise<RpcServer> {
     const server = new RpcServer(deps.programs, deps.log);
+    const { descriptor } = deps;
     await new Promise<void>((resolve, reject) => {
-      server.#server.once('error', reject).listen(0, HOST, resolve);
+      const where = descriptor === undefined ? { port: 0, host: HOST } : { fd: descriptor };
+      server.#server.once('error', reject).listen(where, resolve);
     });
     return server;
   }
@@ -130,6 +139,10 @@ function send(socket: Socket, pieces: RpcBody): void {
   const bytes = pieces.reduce((total, piece) => total + piece.byteLength, 0);
   const mark = Buffer.allocUnsafe(4);
   mark.writeUInt32BE(LAST_FRAGMENT + bytes, 0);
+  if (bytes <= COPIED_BYTES_MAX) {
+    socket.write(Buffer.concat([mark, ...pieces], mark.byteLength + bytes));
+    return;
+  }
   socket.cork();
   socket.write(mark);
   for (const piece of pieces) socket.write(piece);

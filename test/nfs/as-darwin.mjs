@@ -55,6 +55,8 @@ for (const name of ['spawn', 'spawnSync', 'execFile', 'execFileSync']) {
   const original = childProcess[name];
   childProcess[name] = (program, ...words) => {
     const command = basename(program);
+    const { env } = words.at(-1) ?? {};
+    if (env?.PATH !== undefined) env.PATH = `${folder}:${env.PATH}`; // the guard of a mount is a script
     return original(COMMANDS.has(command) ? join(folder, command) : program, ...words);
   };
 }

@@ -8,6 +8,8 @@ const NFS = 100003;
 const MOUNT = 100005;
 const LAST_FRAGMENT = 0x8000_0000;
 const REPLY_BYTES_MAX = 4 * 1024 * 1024;
+const CONNECT_AGAIN_MS = 5;
+const CLOSED = 'the connection was closed';
 
 export interface User {
   readonly uid: number;
@@ -42,26 +44,39 @@ export class NfsStatus extends Error {
   }
 }
 
+interface Waiting {
+  readonly record: Buffer;
+  resolve(reply: XdrReader): void;
+  reject(error: Error): void;
+}
+
 /** An NFS version 3 client over TCP, for tests: one method for each procedure that they use. */
 export class NfsClient {
   user: User;
-  readonly #socket: Socket;
-  readonly #waiting = new Map<number, (reply: XdrReader) => void>();
+  readonly #port: number;
+  readonly #isPersistent: boolean;
+  readonly #waiting = new Map<number, Waiting>();
+  #socket: Socket;
+  #isClosed = false;
   #xid = 1;
 
-  private constructor(socket: Socket, user: User) {
-    this.#socket = socket;
+  private constructor(socket: Socket, port: number, user: User, isPersistent: boolean) {
+    this.#port = port;
+    this.#isPersistent = isPersistent;
     this.user = user;
-    const reader = new RecordReader({ bytesMax: REPLY_BYTES_MAX, onRecord: (record) => this.#received(record) });
-    socket.on('data', (chunk) => reader.push(chunk));
-    socket.on('error', () => undefined);
-    socket.setMaxListeners(0); // one for each call in flight
+    this.#socket = socket;
+    this.#use(socket);
   }
 
-  static async connect(port: number, user: User = ourselves()): Promise<NfsClient> {
+  /** @param how.isPersistent as a kernel: connects again, and sends the calls without a reply again, with the same numbers */
+  static async connect(
+    port: number,
+    user: User = ourselves(),
+    { isPersistent = false }: { readonly isPersistent?: boolean } = {},
+  ): Promise<NfsClient> {
     const socket = connect(port, '127.0.0.1');
     await once(socket, 'connect');
-    return new NfsClient(socket, user);
+    return new NfsClient(socket, port, user, isPersistent);
   }
 
   get closed(): Promise<unknown> {
@@ -69,6 +84,12 @@ export class NfsClient {
   }
 
   close(): void {
+    this.#isClosed = true;
+    this.#socket.destroy();
+  }
+
+  /** Loses the connection, and the replies that have not arrived. */
+  disconnect(): void {
     this.#socket.destroy();
   }
 
@@ -103,12 +124,8 @@ export class NfsClient {
 
   async exchange(record: Buffer, xid: number): Promise<{ readonly body: XdrReader; acceptance(): number }> {
     const body = await new Promise<XdrReader>((resolve, reject) => {
-      const closed = (): void => reject(new Error('the connection was closed'));
-      this.#socket.once('close', closed);
-      this.#waiting.set(xid, (reply) => {
-        this.#socket.off('close', closed);
-        resolve(reply);
-      });
+      if (this.#isClosed || (this.#socket.destroyed && !this.#isPersistent)) reject(new Error(CLOSED));
+      this.#waiting.set(xid, { record, resolve, reject });
       this.send(record);
     });
     return {
@@ -276,8 +293,28 @@ export class NfsClient {
     const reply = new XdrReader(record);
     const xid = reply.u32();
     reply.u32(); // REPLY
-    this.#waiting.get(xid)?.(reply);
+    this.#waiting.get(xid)?.resolve(reply);
     this.#waiting.delete(xid);
+  }
+
+  #use(socket: Socket): void {
+    const reader = new RecordReader({ bytesMax: REPLY_BYTES_MAX, onRecord: (record) => this.#received(record) });
+    socket.on('data', (chunk) => {
+      if (!socket.destroyed) reader.push(chunk);
+    });
+    socket.on('error', () => undefined);
+    socket.on('close', () => {
+      if (this.#isPersistent && !this.#isClosed) return void setTimeout(() => this.#connectAgain(), CONNECT_AGAIN_MS);
+      for (const { reject } of this.#waiting.values()) reject(new Error(CLOSED));
+      this.#waiting.clear();
+    });
+  }
+
+  #connectAgain(): void {
+    if (this.#isClosed) return;
+    this.#socket = connect(this.#port, '127.0.0.1');
+    this.#use(this.#socket);
+    for (const { record } of this.#waiting.values()) this.send(record);
   }
 }
 

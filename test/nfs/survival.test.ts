@@ -1,0 +1,202 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, renameSync } from 'node:fs';
+import { connect } from 'node:net';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, onTestFailed, test, vi } from 'vitest';
+import { processLife } from '../../src/base/process-life.ts';
+import { pathsOf } from '../../src/config/paths.ts';
+import { accountFileOf, writeAccountFile } from '../../src/mount/account-file.ts';
+import { accountStates } from '../../src/mount/running-mounts.ts';
+import { ReferenceServer } from '../harness/reference-server.ts';
+import { DarwinGround } from './darwin-ground.ts';
+import type { NfsClient } from './nfs-client.ts';
+
+/**
+ * The built program as on macOS, mounted in the background, whose process is killed. The client is as a kernel: it connects again, repeats calls
+ * without a reply, and writes again what no COMMIT has confirmed.
+ */
+
+/** CFS_NFS_KILLS=20 for a long run. */
+const KILLS = Number(process.env.CFS_NFS_KILLS ?? 2);
+/** Above the pace at which the guard gives up. */
+const BETWEEN_KILLS_MS = KILLS > 4 ? 15_000 : 300;
+const WAIT_MS_MAX = 60_000;
+const PIECE_BYTES = 30_000;
+const WRITERS = 3;
+
+const ground = new DarwinGround();
+let server: ReferenceServer;
+let accountFile: string;
+
+beforeAll(async () => {
+  server = await ReferenceServer.start();
+  const { url, username, application, accessKeyId, privateAccessKey } = server.account;
+  const { refreshToken, user } = await server.reader.session();
+  const userId = user.slice(user.lastIndexOf('/') + 1);
+  const account = { username, application, accessKeyId, privateAccessKey, refreshToken, origin: url, userId };
+  accountFile = accountFileOf(pathsOf(ground.env), account);
+  writeAccountFile(accountFile, account);
+}, WAIT_MS_MAX);
+
+afterAll(async () => {
+  const pid = await servingProcess();
+  if (pid !== null) process.kill(pid, 'SIGKILL');
+  await server?.dispose();
+  ground.dispose();
+});
+
+async function mounted(): Promise<{ client: NfsClient; root: Buffer; port: number }> {
+  let outcome: string | null = null;
+  const launched = ground.run('cfs-mount', ground.directory).then(({ code, stderr }) => {
+    outcome = `${code} ${stderr}`;
+    return code;
+  });
+  const accepted = await ground.accept(() => outcome, true);
+  expect(await launched, outcome ?? '').toBe(0);
+  return accepted;
+}
+
+async function servingProcess(): Promise<number | null> {
+  const [account] = await accountStates(pathsOf(ground.env));
+  return account?.status?.pid ?? null;
+}
+
+/** @returns the process that was killed */
+async function killServing(): Promise<number> {
+  const pid = await servingProcess();
+  if (pid === null) throw new Error(`no process serves the mount\n${log()}`);
+  process.kill(pid, 'SIGKILL');
+  return pid;
+}
+
+/** Kills the process of the mount. @returns its successor */
+async function killAndWait(): Promise<number> {
+  const pid = await killServing();
+  return vi.waitUntil(
+    async () => {
+      const next = await servingProcess().catch(() => null);
+      return next !== null && next !== pid ? next : null;
+    },
+    { timeout: WAIT_MS_MAX, interval: 100 },
+  );
+}
+
+function log(): string {
+  const accounts = join(ground.folder, 'state/cfs/accounts');
+  return readdirSync(accounts)
+    .map((name) => readFileSync(join(accounts, name, 'mount.log'), 'utf8').slice(-6_000))
+    .join('\n');
+}
+
+function digestOf(bytes: Uint8Array): string {
+  return createHash('sha256').update(bytes).digest('hex');
+}
+
+/** As a kernel: until all bytes and a COMMIT have one verifier. */
+async function save(client: NfsClient, file: Buffer, bytes: Buffer): Promise<void> {
+  for (;;) {
+    const verifiers: Buffer[] = [];
+    for (let offset = 0; offset < bytes.byteLength; offset += PIECE_BYTES) {
+      const { verifier } = await client.write(file, offset, bytes.subarray(offset, offset + PIECE_BYTES));
+      verifiers.push(verifier);
+    }
+    const committed = await client.commit(file);
+    if (verifiers.every((verifier) => verifier.equals(committed))) return;
+  }
+}
+
+test('programs continue while the process of the mount is killed, and nothing is lost or done twice', {
+  timeout: 4 * WAIT_MS_MAX + KILLS * (BETWEEN_KILLS_MS + WAIT_MS_MAX),
+}, async () => {
+  onTestFailed(() => console.error(log()));
+  const { client, root, port } = await mounted();
+  const expected = new Map<string, string>();
+  const failures: unknown[] = [];
+  let isOver = false;
+  let reads = 0;
+  const writer = async (number: number): Promise<void> => {
+    const folder = await client.mkdir(root, `writer ${number}`);
+    for (let turn = 0; !isOver; turn++) {
+      // A save as by an editor, then a change in place.
+      const bytes = Buffer.alloc(1 + ((turn * 37_777) % 200_000), `${number} ${turn} `);
+      const draft = await client.create(folder, 'draft', Buffer.from(`${number}${turn}       `.slice(0, 8)));
+      await save(client, draft, bytes);
+      const name = `file ${turn % 5}`;
+      await client.rename(folder, 'draft', folder, name);
+      expected.set(`writer ${number}/${name}`, digestOf(bytes));
+      const inner = await client.mkdir(folder, `folder ${turn}`);
+      if (turn % 2 === 0) await client.rmdir(folder, `folder ${turn}`);
+      else await client.symlink(inner, 'link', `../${name}`);
+      const found = await client.lookup(folder, name);
+      const { bytes: read } = await client.read(found, 0, 300_000);
+      expect(digestOf(read)).toBe(digestOf(bytes));
+      reads++;
+    }
+  };
+  const writers = Array.from({ length: WRITERS }, (_, number) =>
+    writer(number).catch((error: unknown) => {
+      failures.push(error);
+      isOver = true;
+    }),
+  );
+  const generations = new Set([await servingProcess()]);
+  for (let kill = 0; kill < KILLS && !isOver; kill++) {
+    const [readsBefore, sinceMs] = [reads, performance.now()];
+    const isTime = (): boolean => reads > readsBefore + WRITERS && performance.now() - sinceMs > BETWEEN_KILLS_MS;
+    await vi.waitUntil(() => isOver || isTime(), { timeout: WAIT_MS_MAX });
+    generations.add(await killAndWait());
+  }
+  const readsBefore = reads;
+  await vi.waitUntil(() => isOver || reads > readsBefore + WRITERS, { timeout: WAIT_MS_MAX });
+  isOver = true;
+  await Promise.all(writers);
+  expect(failures).toEqual([]);
+  expect(generations.size).toBe(KILLS + 1);
+
+  const sync = await ground.run('cfs', 'sync', '--wait');
+  expect(sync.code, sync.stderr).toBe(0);
+  const stored = await server.reader.digests();
+  const files = [...stored].filter(([path]) => expected.has(path));
+  expect(new Map(files)).toEqual(expected);
+  const names = [...stored.keys()].filter(
+    (path) => /writer/.test(path) && !/writer \d(\/(file \d|folder \d+(\/link)?))?\/?$/.test(path),
+  );
+  expect(names, 'conflict copies and drafts').toEqual([]);
+
+  const pid = (await servingProcess()) ?? -1;
+  expect((await ground.run('cfs', 'umount')).code).toBe(0);
+  expect(ground.unmounted).toBe(`${ground.directory}\n`);
+  await vi.waitUntil(() => processLife(pid) === 'ended', { timeout: WAIT_MS_MAX });
+  await vi.waitUntil(() => isRefused(port), { timeout: WAIT_MS_MAX, interval: 100 });
+  client.close();
+});
+
+test('a mount whose process cannot be started again is taken away, and its port is free only then', {
+  timeout: 4 * WAIT_MS_MAX,
+}, async () => {
+  onTestFailed(() => console.error(log()));
+  const { client, root, port } = await mounted();
+  const file = await client.create(root, 'closed.txt');
+  await save(client, file, Buffer.from('closed'));
+  const pid = await servingProcess();
+  renameSync(accountFile, `${accountFile}.away`);
+
+  process.kill(pid ?? Number.NaN, 'SIGKILL');
+  await vi.waitUntil(() => /^-f /m.test(ground.unmounted), { timeout: WAIT_MS_MAX });
+  expect(ground.unmounted.split('\n').at(-2)).toBe(`-f ${ground.directory}`);
+  expect(ground.isMounted).toBe(false);
+  renameSync(`${accountFile}.away`, accountFile);
+  await vi.waitUntil(() => isRefused(port), { timeout: WAIT_MS_MAX, interval: 100 });
+  client.close();
+});
+
+function isRefused(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(port, '127.0.0.1');
+    socket.on('connect', () => {
+      socket.destroy();
+      resolve(false);
+    });
+    socket.on('error', () => resolve(true));
+  });
+}
