@@ -138,7 +138,7 @@ export class Intents {
     this.#put(tx, id, { ...record, action: 'new-version', phase: firstPhase('new-version') });
   }
 
-  /** The resource is gone, and the versions of abandoned uploads with it. */
+  /** The resource does not exist any more, nor do the versions of abandoned uploads. */
   forgetAbandoned(tx: Transaction, resource: ResourceUrl): void {
     for (const intent of this.abandonedOf(resource)) if (intent.resource === resource) this.end(tx, intent.id);
   }

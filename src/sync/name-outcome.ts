@@ -62,7 +62,7 @@ export class NameOutcome {
 
   /** The resource was deleted, or was found deleted, together with the tombstones `below` it. */
   deleted(id: IntentId, resource: ResourceUrl, below: readonly Inode[]): void {
-    const { store, intents, clock, index } = this.#deps;
+    const { store, intents, clock, index, deletion } = this.#deps;
     // The deepest first: after a crash, the remaining tombstones are still below the folder whose deletion is recovered.
     const inside = [...below].reverse();
     for (let at = 0; at < inside.length; at += NODES_PER_RECORD) {
@@ -78,7 +78,8 @@ export class NameOutcome {
     store.transact((tx) => {
       recordDeleted(tx, resource, clock.nowMs());
       intents.end(tx, id);
-      intents.forgetAbandoned(tx, resource);
+      // From the trash it may come back, with versions of uploads that its deletion ended (`takeover`).
+      if (deletion === 'forever') intents.forgetAbandoned(tx, resource);
     });
   }
 
@@ -189,6 +190,7 @@ export interface NameOutcomeDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly onTreeChange: OnTreeChange;
+  readonly deletion: 'trash' | 'forever';
   /** Whether a handle of the node is open. */
   readonly isOpen: (ino: Inode) => boolean;
   /** The file was deleted remotely, and stays here unchanged while it is open. */

@@ -23,7 +23,7 @@ export class Pusher {
     this.#deps = deps;
     const { options, names } = deps;
     const { deletion, plainPutMaxBytes, host } = options;
-    const outcome = new NameOutcome(deps);
+    const outcome = new NameOutcome({ ...deps, deletion });
     const urlChange = new UrlChange({ ...deps, outcome, naming: names });
     const onGone = outcome.gone.bind(outcome);
     const mustBeGone = outcome.mustBeGone.bind(outcome);

@@ -141,7 +141,7 @@ if (isMainThread) {
         expectCode(`lstat ${name} after its removal`, () => lstatSync(path), 'ENOENT');
       }
       const one = [...model][random(model.size)];
-      if (one !== undefined && one[1].startsWith('to-')) {
+      if (one?.[1].startsWith('to-')) {
         expectCode(`readlink ${one[0]}`, () => {
           const target = readlinkSync(join(folder, one[0]));
           if (target !== one[1]) wrong.push(`${one[0]} leads to ${target}, not ${one[1]}`);

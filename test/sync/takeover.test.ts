@@ -215,6 +215,25 @@ describe('a deleted file', () => {
     expect(histories()).toEqual({ [F]: [SAVED, BEFORE] });
   });
 
+  test('comes back without a conflicted copy of a save whose upload its removal ended too late', async () => {
+    world.service.auto = (name) => {
+      if (name.startsWith('createVersion')) world.service.auto = null;
+      return { type: 'answer' };
+    };
+    await world.mount.writeFile(F, Buffer.from('sent and removed'));
+    await world.pass(SETTLE_MS);
+    const [upload] = world.service.pending;
+    expect(upload?.name).toMatch(/^putVersionData/);
+    world.service.auto = (name) => {
+      // The service has had all bytes of it, and completes it at last.
+      if (name.startsWith('createVersion')) upload?.settle({ type: 'lose-reply' });
+      return { type: 'answer' };
+    };
+    await unlink();
+    await create();
+    expect(histories()).toEqual({ [F]: [SAVED, 'sent and removed', BEFORE] });
+  });
+
   const IN_TRASH: Readonly<Record<string, () => Promise<void>>> = {
     'its name is taken after --save-window': async () => world.pass(WINDOW_MS),
     'it has a public link': async () => void world.service.publicFiles.add(file),
