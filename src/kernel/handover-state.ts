@@ -67,8 +67,6 @@ export interface ServedRequest {
   /** Without the bit of a resent request. */
   readonly uniqueTop: number;
   readonly unique: number;
-  /** Its change is recorded. */
-  isRecorded: boolean;
 }
 
 export class HandoverState implements HandleRecord {
@@ -82,6 +80,8 @@ export class HandoverState implements HandleRecord {
   /** The handles of predecessors by the request that opened them. */
   readonly #openedBy = new Map<number, HandleId>();
   #served: ServedRequest | null = null;
+  /** The latest request with a recorded change: its first record counts, and others are consequences of it. */
+  #recorded: ServedRequest | null = null;
   /** The row of the record that is being written; -1: none. */
   #writing = -1;
 
@@ -122,7 +122,7 @@ export class HandoverState implements HandleRecord {
   writing(sequence: number, inode: number): void {
     const request = this.#served;
     this.#writing = -1;
-    if (request === null || request.isRecorded || !ONCE.has(request.opcode)) return;
+    if (request === null || request === this.#recorded || !ONCE.has(request.opcode)) return;
     const words = this.#words;
     const next = words[NEXT_CHANGE] as number;
     const row = CHANGES_START + (next % CHANGES) * CHANGE_WORDS;
@@ -132,7 +132,7 @@ export class HandoverState implements HandleRecord {
     this.#set(row + 4, inode);
     words[row + 1] = request.uniqueTop;
     words[row] = request.uniqueLow;
-    request.isRecorded = true;
+    this.#recorded = request;
     this.#writing = row;
   }
 
@@ -140,7 +140,7 @@ export class HandoverState implements HandleRecord {
   refused(): void {
     if (this.#writing < 0) return;
     this.#set(this.#writing, 0);
-    if (this.#served !== null) this.#served.isRecorded = false;
+    this.#recorded = null;
     this.#writing = -1;
   }
 

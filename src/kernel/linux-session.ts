@@ -148,8 +148,7 @@ export class LinuxSession {
         return N.TAKEN;
     }
 
-    const handover = this.#handover;
-    const request = new Request(wire, at, this.#nodeIds, this.#boundary.nowMs(), handover);
+    const request = new Request(wire, at, this.#nodeIds, this.#boundary.nowMs(), this.#handover);
     this.#batch[i] = request;
     const out = wire.u32(item + N.ITEM_SLOT_START * 4);
     try {
@@ -158,12 +157,11 @@ export class LinuxSession {
         wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
         return length;
       }
-      handover?.begin(request);
       const data = wire.u32(item + N.ITEM_DATA * 4);
       const answer =
-        handover !== null && request.isResent
-          ? this.#again(handover, request, at, data)
-          : this.#reader.call(request, at, data, this.#copiesWrites());
+        this.#handover === null
+          ? this.#reader.call(request, at, data, this.#copiesWrites())
+          : this.#recorded(this.#handover, request, at, data);
       if (answer instanceof Promise) {
         this.#wait(request, answer, item);
         return N.TAKEN;
@@ -181,8 +179,16 @@ export class LinuxSession {
       this.#undelivered.listing(request);
       wire.header(out, P.OUT_HEADER_BYTES, -errno, request.uniqueLow, request.uniqueHigh);
       return P.OUT_HEADER_BYTES;
+    }
+  }
+
+  #recorded(handover: HandoverState, request: Request, at: number, data: number): unknown {
+    handover.begin(request);
+    try {
+      if (request.isResent) return this.#again(handover, request, at, data);
+      return this.#reader.call(request, at, data, this.#copiesWrites());
     } finally {
-      handover?.end();
+      handover.end();
     }
   }
 

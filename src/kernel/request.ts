@@ -21,8 +21,6 @@ export class Request implements OpContext, PendingOp, ServedRequest {
   readonly uniqueLow: number;
   /** As received, for the reply. */
   readonly uniqueHigh: number;
-  readonly isResent: boolean;
-  isRecorded = false;
   readonly nodeid: Inode;
   /** For a request by the node id of a replaced file: the older attributes; null for all others. */
   readonly older: OlderAttributes | null;
@@ -58,7 +56,6 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     this.opcode = wire.u32(at + P.IN_OPCODE);
     this.uniqueLow = wire.u32(at + P.IN_UNIQUE);
     this.uniqueHigh = wire.u32(at + P.IN_UNIQUE + 4);
-    this.isResent = (this.uniqueHigh & RESENT) !== 0;
     const nodeId = wire.u64(at + P.IN_NODEID);
     this.#nodeIds = nodeIds;
     this.#number = nodeId;
@@ -68,6 +65,10 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     this.gid = wire.u32(at + P.IN_GID);
     this.pid = wire.u32(at + P.IN_PID);
     this.startedMs = startedMs;
+  }
+
+  get isResent(): boolean {
+    return (this.uniqueHigh & RESENT) !== 0;
   }
 
   get uniqueTop(): number {
