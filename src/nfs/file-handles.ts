@@ -1,4 +1,4 @@
-import { createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
 import type { Inode } from '../base/vocabulary.ts';
 import { NfsError, STATUS } from './protocol.ts';
 
@@ -15,11 +15,14 @@ const KNOWN_MAX = 20_000;
  */
 export class FileHandles {
   #key: Buffer;
+  /** The key, and room for an inode. */
+  readonly #input = Buffer.alloc(KEY_BYTES + INODE_BYTES);
   readonly #known = new Map<Inode, Buffer>();
 
   /** @param key of the mount that is continued */
   constructor(key: Buffer = randomBytes(KEY_BYTES)) {
     this.#key = key;
+    this.#key.copy(this.#input);
   }
 
   /** A successor with this key accepts the same handles. */
@@ -32,8 +35,9 @@ export class FileHandles {
     if (known !== undefined) return known;
     const handle = Buffer.alloc(HANDLE_BYTES);
     handle.writeBigUInt64BE(BigInt(ino), 0);
-    const code = createHmac('sha256', this.#key).update(handle.subarray(0, INODE_BYTES)).digest();
-    code.copy(handle, INODE_BYTES, 0, MAC_BYTES);
+    // Of one length each, and cut: a plain hash of key and inode cannot be extended.
+    this.#input.writeBigUInt64BE(BigInt(ino), KEY_BYTES);
+    hash('sha256', this.#input, 'buffer').copy(handle, INODE_BYTES, 0, MAC_BYTES);
     if (this.#known.size >= KNOWN_MAX) this.#known.clear();
     this.#known.set(ino, handle);
     return handle;
@@ -51,6 +55,7 @@ export class FileHandles {
   /** From now on no handle made so far is valid. */
   revoke(): void {
     this.#key = randomBytes(KEY_BYTES);
+    this.#key.copy(this.#input);
     this.#known.clear();
   }
 }

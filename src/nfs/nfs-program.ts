@@ -83,6 +83,11 @@ export class NfsProgram implements RpcProgram {
     return this.#call(call, procedure);
   }
 
+  /** Only a WRITE is long, and the file system uses its bytes until the reply alone. */
+  isOver({ procedure }: RpcCall): boolean {
+    return procedure === PROCEDURE.write;
+  }
+
   async #call(call: RpcCall, procedure: Procedure): Promise<RpcBody> {
     const { caller, args, xid } = call;
     if (!procedure.isForAll) {

@@ -4,6 +4,9 @@ const LAST_FRAGMENT = 0x8000_0000;
 const HEADER_BYTES = 4;
 /** Clients send one fragment for each record. */
 const FRAGMENTS_MAX = 64;
+/** Shorter fragments come from Node's own pool, or fit into one chunk of the stream. */
+const SPARE_BYTES_MIN = 256 * 1024;
+const SPARE_MAX = 4;
 
 /** Splits a byte stream into records (RFC 5531, section 11). Holds one record at most, of a bounded length. */
 export class RecordReader {
@@ -16,6 +19,8 @@ export class RecordReader {
   /** The fragments of the record before the one in progress. */
   #earlier: Buffer[] = [];
   #earlierBytes = 0;
+  /** Memory for long fragments. A fresh megabyte costs more page faults than its bytes cost to copy. */
+  readonly #spare: Buffer[] = [];
 
   constructor(deps: { readonly bytesMax: number; readonly onRecord: (record: Buffer) => void }) {
     this.#bytesMax = deps.bytesMax;
@@ -44,7 +49,7 @@ export class RecordReader {
           at += bytes;
           continue;
         }
-        this.#fragment = { bytes: Buffer.allocUnsafe(bytes), have: 0, isLast };
+        this.#fragment = { bytes: this.#memory(bytes), have: 0, isLast };
       }
       const fragment = this.#fragment;
       const taken = chunk.copy(fragment.bytes, fragment.have, at);
@@ -54,6 +59,18 @@ export class RecordReader {
       this.#fragment = null;
       this.#ended(fragment.bytes, fragment.isLast);
     }
+  }
+
+  /** The record and all that shares its memory are not used any more. */
+  giveBack(record: Buffer): void {
+    const { buffer, byteOffset } = record;
+    if (byteOffset !== 0 || buffer.byteLength !== this.#bytesMax || this.#spare.length >= SPARE_MAX) return;
+    this.#spare.push(Buffer.from(buffer, 0, this.#bytesMax));
+  }
+
+  #memory(bytes: number): Buffer {
+    if (bytes < SPARE_BYTES_MIN) return Buffer.allocUnsafe(bytes);
+    return (this.#spare.pop() ?? Buffer.allocUnsafeSlow(this.#bytesMax)).subarray(0, bytes);
   }
 
   #readHeader(chunk: Buffer, at: number): number {

@@ -24,6 +24,8 @@ export interface RpcProgram {
   readonly version: number;
   /** @returns the reply's body, or null for an unknown procedure. @throws XdrError for malformed arguments */
   call(call: RpcCall): Promise<RpcBody> | null;
+  /** Whether the record of a call is not used after its reply. */
+  isOver?(call: RpcCall): boolean;
 }
 
 /** Serves RPC programs over TCP on loopback. Connections, requests in flight and record lengths are bounded. */
@@ -84,7 +86,10 @@ export class RpcServer {
     const answer = async (record: Buffer): Promise<void> => {
       inFlight++;
       try {
-        send(socket, await this.#reply(parseCall(record)));
+        const call = parseCall(record);
+        send(socket, await this.#reply(call));
+        if (this.#programs.some((program) => program.number === call.program && program.isOver?.(call)))
+          reader.giveBack(record);
       } catch (error) {
         this.#broken(socket, error);
       } finally {
@@ -100,7 +105,7 @@ export class RpcServer {
       } catch (error) {
         this.#broken(socket, error);
       }
-      process.nextTick(() => socket.uncork());
+      setImmediate(() => socket.uncork()); // one system call for the replies to all calls of this chunk
       regulate();
     });
     socket.on('drain', regulate);

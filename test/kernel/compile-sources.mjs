@@ -18,7 +18,7 @@ import { fileURLToPath } from 'node:url';
 
 const ROOT = fileURLToPath(new URL('../../', import.meta.url));
 /** What the host process consists of. */
-const FOLDERS = ['src/base', 'src/kernel', 'src/kernel/fuse-native', 'test/kernel'];
+const FOLDERS = ['src/base', 'src/kernel', 'src/kernel/fuse-native', 'src/nfs', 'test/kernel', 'test/nfs'];
 const TSC = join(ROOT, 'node_modules/typescript/bin/tsc');
 const FLAGS = [
   '--ignoreConfig',

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { FsError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
@@ -48,6 +49,11 @@ afterEach(async () => {
 });
 
 const STRANGER = { uid: 4711, gid: 4711 };
+
+/** Ends after so many turns of the event loop, and one. */
+async function turns(count: number): Promise<void> {
+  for (let turn = 0; turn <= count; turn++) await setImmediate();
+}
 
 function status(name: keyof typeof STATUS): object {
   return { status: STATUS[name] };
@@ -137,6 +143,20 @@ describe('bytes', () => {
     expect({ count, committed }).toEqual({ count: 5, committed: 0 });
     expect(await client.read(file, 0, 6)).toEqual({ bytes: Buffer.from('\0\0\0byt'), isEnd: false });
     expect(await client.read(file, 6, 100)).toEqual({ bytes: Buffer.from('es'), isEnd: true });
+  });
+
+  test('writes of a megabyte that are carried out late and in any order keep their bytes', async () => {
+    await server.close();
+    const MIB = 1024 * 1024;
+    let writes = 0;
+    await serve({ before: (op) => (op === 'write' ? turns(++writes % 3) : undefined) });
+    const file = await client.create(root, 'file');
+    for (let round = 0; round < 3; round++) {
+      const pieces = Array.from({ length: 6 }, (_, piece) => Buffer.alloc(MIB, 1 + round * 6 + piece));
+      await Promise.all(pieces.map((bytes, piece) => client.write(file, piece * MIB, bytes)));
+      for (const [piece, bytes] of pieces.entries())
+        expect((await client.read(file, piece * MIB, MIB)).bytes.equals(bytes)).toBe(true);
+    }
   });
 
   test('a FILE_SYNC write is committed, and COMMIT has the verifier of the writes', async () => {
