@@ -38,7 +38,7 @@ export interface OpenFileDeps {
   readonly onRepinned: (ino: Inode, was: FileBytes) => void;
   /** The bytes differ from those read or written before, also for open handles: the kernel must be notified. */
   readonly onOtherBytes: (ino: Inode) => void;
-  readonly onHeld?: (file: OpenFile, content: ContentId) => void;
+  readonly onHeld?: (file: OpenFile, content: ContentId | 'older') => void;
   /** A flush stored bytes: the file is to be pushed. */
   readonly onWritten: (ino: Inode) => void;
 }

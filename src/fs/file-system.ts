@@ -133,7 +133,7 @@ export class FileSystem implements FileSystemOps {
 
   init(invalidator: Invalidator, handles?: HandleRecord): void {
     this.#cache.connect(invalidator);
-    const deps = { handles: this.#handles, ofHandles: this.#ofHandles, tree: this.#tree };
+    const deps = { handles: this.#handles, ofHandles: this.#ofHandles, tree: this.#tree, cache: this.#cache };
     if (handles !== undefined) inheritHandles(deps, handles, invalidator);
   }
 

@@ -74,7 +74,7 @@ export class Handles {
   }
 
   /** `file` reads `content` from now on. */
-  reads(file: OpenFile, content: ContentId): void {
+  reads(file: OpenFile, content: ContentId | 'older'): void {
     if (this.#record === null) return;
     for (const [id, handle] of this.#handles)
       if (handle.kind === 'file' && handle.file === file) this.#record.reads(id, content);

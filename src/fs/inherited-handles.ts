@@ -1,21 +1,30 @@
-import { ROOT_INODE } from '../base/vocabulary.ts';
+import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import type { OpenFile } from '../content/open-file.ts';
 import type { HandleRecord, Invalidator } from '../kernel/binding.ts';
 import { openFlags } from '../kernel/open-flags.ts';
 import type { Tree } from '../tree/tree.ts';
 import { FileHandle, type FileHandleDeps } from './file-handle.ts';
 import { FolderHandle } from './folder-handle.ts';
 import type { Handles } from './handles.ts';
+import type { KernelCache } from './kernel-cache.ts';
 
 /**
  * Records all handles from now on, and takes over those of an earlier mounting process that died. The kernel keeps its handles and caches
  * over the death. Handles that cannot be restored fail with EIO from now on (`Handles.file`). Notifications of the earlier process may be lost.
  */
 export function inheritHandles(
-  deps: { readonly handles: Handles; readonly ofHandles: FileHandleDeps; readonly tree: Pick<Tree, 'children'> },
+  deps: {
+    readonly handles: Handles;
+    readonly ofHandles: FileHandleDeps;
+    readonly tree: Pick<Tree, 'children'>;
+    readonly cache: Pick<KernelCache, 'staysTwo'>;
+  },
   record: HandleRecord,
   invalidator: Invalidator,
 ): void {
-  const { handles, ofHandles, tree } = deps;
+  const { handles, ofHandles, tree, cache } = deps;
+  /** Inodes with handles on an older version than the newest. */
+  const older = new Map<Inode, OpenFile | null>();
   handles.recordIn(record);
   const inherited = [...record.inherited()];
   for (const { handle, ino, kind, flags: raw, content, isUnstored } of inherited) {
@@ -26,10 +35,13 @@ export function inheritHandles(
       invalidator.inode(ino, 0, 0);
     } else {
       const flags = openFlags(raw);
-      const file = ofHandles.files.resume(ino, flags.access === 'read' ? 'read' : 'write', content);
+      const use = flags.access === 'read' ? 'read' : 'write';
+      const file = content === 'older' ? null : ofHandles.files.resume(ino, use, content);
       if (file !== null) handles.restore(handle, new FileHandle(ofHandles, ino, flags, file));
+      if (file === null || file.kept !== null) older.set(ino, file ?? older.get(ino) ?? null);
     }
   }
+  for (const [ino, file] of older) cache.staysTwo(ino, file);
   const isFirst = record.firstHandle === 1;
   if (isFirst || invalidator.allNames?.() === true) return;
   for (const { name } of tree.children(ROOT_INODE)) invalidator.entry(ROOT_INODE, name);

@@ -138,7 +138,15 @@ export class KernelCache {
     };
     if (!this.#invalidator?.replaced?.(place.parent, place.name, ino, older)) return false;
     left.keep(was);
+    if (left.content === null) this.#files.keepsUnheld(left);
     return true;
+  }
+
+  /** An earlier process split the inode, for handles that keep the older version `left` (null: they are lost). */
+  staysTwo(ino: Inode, left: OpenFile | null): void {
+    if (left?.kept != null) this.#becomesTwo(ino, left, left.kept);
+    const place = left === null ? this.#localOf(ino) : null;
+    if (place !== null) this.#invalidator?.replaced?.(place.parent, place.name, ino, () => null);
   }
 
   #changed(ino: Inode): void {

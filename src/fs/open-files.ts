@@ -64,8 +64,14 @@ export class OpenFiles {
     const entry: Entry = { ino, file, users: 1, writers: 0, changers: 0, isNameless: false };
     this.#entries.set(file, entry);
     this.#inUse.add(entry);
+    // Its time is not recorded: it was not after that of the newest version.
     file.keep({ content, sizeBytes: this.#deps.contents.sizeOf(content), mtime: local.mtime });
     return file;
+  }
+
+  /** The file keeps an older version of which it holds no bytes yet. */
+  keepsUnheld(file: OpenFile): void {
+    this.#deps.onHeld?.(file, 'older');
   }
 
   release(file: OpenFile, access: 'read' | 'write'): void {

@@ -27,8 +27,8 @@ export interface OpenHandle {
   readonly kind: 'file' | 'folder';
   /** `OpenFlags.raw`; 0 for a folder. */
   readonly flags: number;
-  /** The content that it reads; null before the first access. */
-  readonly content: ContentId | null;
+  /** The content that it reads; null before the first access. `older`: an older version than the newest, of which it has read nothing. */
+  readonly content: ContentId | 'older' | null;
   /** The file was changed through it, and part of that is in the memory of this process alone. */
   readonly isUnstored: boolean;
 }
@@ -42,7 +42,7 @@ export interface HandleRecord {
   opened(handle: OpenHandle): void;
   /** `isUnstored`: the field of `OpenHandle`. */
   changed(handle: HandleId, isUnstored: boolean): void;
-  reads(handle: HandleId, content: ContentId): void;
+  reads(handle: HandleId, content: ContentId | 'older'): void;
   closed(handle: HandleId): void;
 }
 

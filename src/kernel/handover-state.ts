@@ -46,6 +46,9 @@ const HAS_CONTENT = 6;
 const CONTENT = 7;
 const IS_UNSTORED = 9;
 const REQUEST = 10;
+const NODE_ID = 12;
+/** Values of HAS_CONTENT. */
+const CONTENTS = { none: 0, known: 1, older: 2 } as const;
 const KINDS = { file: 1, folder: 2 } as const;
 
 const TWO_32 = 0x1_0000_0000;
@@ -67,6 +70,8 @@ export interface ServedRequest {
   /** Without the bit of a resent request. */
   readonly uniqueTop: number;
   readonly unique: number;
+  /** As received: perhaps not the inode (`NodeIds`). */
+  readonly nodeId: number;
 }
 
 export class HandoverState implements HandleRecord {
@@ -186,7 +191,7 @@ export class HandoverState implements HandleRecord {
         ino: this.#get(row + INODE) as Inode,
         kind: words[row + KIND] === KINDS.folder ? 'folder' : 'file',
         flags: words[row + FLAGS] as number,
-        content: words[row + HAS_CONTENT] === 0 ? null : (this.#get(row + CONTENT) as ContentId),
+        content: this.#contentOf(row),
         isUnstored: words[row + IS_UNSTORED] !== 0,
       };
   }
@@ -204,10 +209,10 @@ export class HandoverState implements HandleRecord {
     this.#set(row + INODE, ino);
     words[row + FLAGS] = flags;
     words[row + IS_UNSTORED] = isUnstored ? 1 : 0;
-    words[row + HAS_CONTENT] = 0;
     this.#setContent(row, content);
     words[row + REQUEST] = this.#served?.uniqueLow ?? 0;
     words[row + REQUEST + 1] = this.#served?.uniqueTop ?? 0;
+    this.#set(row + NODE_ID, this.#served?.opcode === Opcode.OPEN ? this.#served.nodeId : ino);
     words[row + KIND] = KINDS[kind];
   }
 
@@ -216,7 +221,14 @@ export class HandoverState implements HandleRecord {
     if (row !== undefined) this.#words[row + IS_UNSTORED] = isUnstored ? 1 : 0;
   }
 
-  reads(handle: HandleId, content: ContentId): void {
+  /** The node ids of the files of inherited handles, in the order of the handles. */
+  nodeIds(): readonly { readonly nodeId: number; readonly ino: Inode }[] {
+    return [...this.#rows]
+      .sort(([one], [other]) => one - other)
+      .map(([, row]) => ({ nodeId: this.#get(row + NODE_ID), ino: this.#get(row + INODE) as Inode }));
+  }
+
+  reads(handle: HandleId, content: ContentId | 'older'): void {
     const row = this.#rows.get(handle);
     if (row !== undefined) this.#setContent(row, content);
   }
@@ -257,11 +269,17 @@ export class HandoverState implements HandleRecord {
   }
 
   /** The content first: a row with a flag and the content of another one would lead to wrong bytes. */
-  #setContent(row: number, content: ContentId | null): void {
-    if (content === null) return;
-    this.#words[row + HAS_CONTENT] = 0;
+  #setContent(row: number, content: ContentId | 'older' | null): void {
+    this.#words[row + HAS_CONTENT] = content === 'older' ? CONTENTS.older : CONTENTS.none;
+    if (content === null || content === 'older') return;
     this.#set(row + CONTENT, content);
-    this.#words[row + HAS_CONTENT] = 1;
+    this.#words[row + HAS_CONTENT] = CONTENTS.known;
+  }
+
+  #contentOf(row: number): ContentId | 'older' | null {
+    const has = this.#words[row + HAS_CONTENT];
+    if (has === CONTENTS.older) return 'older';
+    return has === CONTENTS.none ? null : (this.#get(row + CONTENT) as ContentId);
   }
 
   #get(word: number): number {

@@ -145,6 +145,7 @@ class Mount implements LinuxMount {
   readonly #connection: AddonConnection;
   readonly #continuity: Continuity | null;
   readonly #wire: Wire;
+  readonly #nodeIds: NodeIds;
   readonly #boundary: OpBoundary;
   readonly #agreement: Promise<Agreement>;
   #features: ReadonlySet<MaskableFeature> = new Set();
@@ -217,6 +218,7 @@ class Mount implements LinuxMount {
         ? null
         : { ...deps.continuity, state: new HandoverState(connection.region, connection.recordsStart, generation) };
     const nodeIds = new NodeIds(generation);
+    this.#nodeIds = nodeIds;
     this.invalidator = new KernelInvalidator({
       connection,
       wire: this.#wire,
@@ -301,6 +303,8 @@ class Mount implements LinuxMount {
     state.judge(journal.foundRecord);
     journal.witness = state;
     this.#ops.init?.(this.invalidator, state);
+    // After the handles of older versions: the name does not lead to them any more.
+    for (const { nodeId, ino } of state.nodeIds()) this.#nodeIds.inherit(nodeId, ino);
     const result = this.#connection.resend();
     if (result < 0) this.#log.error({ errno: errnoOf(result) }, 'the kernel does not resend unanswered requests');
     tellKeeper('serves', -1, this.#addon);

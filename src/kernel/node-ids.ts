@@ -45,6 +45,17 @@ export class NodeIds {
     this.#next = FIRST_SUCCESSOR + generation * SUCCESSORS_OF_GENERATION;
   }
 
+  /**
+   * An earlier process gave the kernel `nodeId` for the inode, and a handle uses it. Names lead to it, unless the inode has been replaced in this
+   * process: then they lead to a new id.
+   */
+  inherit(nodeId: number, ino: Inode): void {
+    if (!isSuccessor(nodeId)) return;
+    this.#successors.set(nodeId, { ino, lookups: 1 });
+    if (this.#replaced.has(ino)) return;
+    this.#replaced.set(ino, { current: nodeId, older: new Map(), isInodeKnown: true, areSeveral: true });
+  }
+
   /** The inode of a node id. */
   inodeOf(nodeId: number): Inode {
     return (isSuccessor(nodeId) ? (this.#successors.get(nodeId)?.ino ?? nodeId) : nodeId) as Inode;

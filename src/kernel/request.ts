@@ -71,6 +71,10 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     return (this.uniqueHigh & RESENT) !== 0;
   }
 
+  get nodeId(): number {
+    return this.#number;
+  }
+
   get uniqueTop(): number {
     return (this.uniqueHigh & ~RESENT) >>> 0;
   }

@@ -73,6 +73,8 @@ export interface AssemblyDeps {
   readonly onEvent: (event: MountEvent) => void;
   /** A mounting process whose lock of the store is void; 0: none. */
   readonly predecessor?: number;
+  /** Contents are collected from then on: before it, the handles of an earlier process are not known. Absent: immediately. */
+  readonly handlesKnown?: Promise<void>;
 }
 
 /**
@@ -218,7 +220,8 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     localFiles.changed(ino);
   });
   openPush.start(shutdown);
-  void maintainContents(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
+  const maintain = () => maintainContents(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
+  void (deps.handlesKnown === undefined ? maintain() : deps.handlesKnown.then(maintain));
   return {
     ...{ store, contents, tree, freshness, health, reader, fileSystem, sync, quota, cacheBytes, localFiles, pinned },
     ...additions,

@@ -74,6 +74,7 @@ class MountingWorker implements MountService {
   #counting: BoundMount['counting'] = null;
   #stopping: Promise<StopOutcome> | null = null;
   #isUnmounted = false;
+  #handlesKnown: () => void = () => {};
   /** Aborted with a limit in ms when a later `stop` sets one. */
   #hurry = new AbortController();
   /** Aborted by a `stop` with limit 0: pushing ends and the store is released. */
@@ -104,6 +105,7 @@ class MountingWorker implements MountService {
       shutdown: this.#shutdown.signal,
       onEvent: (event) => this.#report(event),
       predecessor: this.#start.keeper?.predecessor ?? 0,
+      ...(this.#start.keeper !== null && { handlesKnown: new Promise((known) => (this.#handlesKnown = known)) }),
     });
     return { hasRoot: this.#parts.store.get('node', ROOT_INODE) !== undefined };
   }
@@ -145,6 +147,7 @@ class MountingWorker implements MountService {
     };
     const { mounted, descriptor, counting } = await bindingOf(options).mount(how, fileSystem, deps);
     this.#mounted = mounted;
+    this.#handlesKnown();
     this.#counting = counting;
     void mounted.ended.then(() => this.#gone());
     this.#built.sync.start();

@@ -7,11 +7,14 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
+import { O_RDONLY } from '../conformance/file-api.ts';
 import { runCommand } from '../harness/command.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { OtherProgram } from '../harness/other-program.ts';
 import { titled } from '../harness/requirement.ts';
 import { seedsOf } from '../harness/seeds.ts';
+import { SyscallProcess } from '../harness/syscall-process.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 
 /** `npm run soak -- continuity` kills more often. */
@@ -169,6 +172,44 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect((await mount.run('cat written')).stdout).toBe(bytes);
     await mount.run('printf after > written');
     expect((await mount.run('cat written')).stdout).toBe('after');
+  });
+
+  test.each([
+    { how: 'shorter', from: 900_003, to: 500_001 },
+    { how: 'longer', from: 500_001, to: 900_003 },
+  ])('a descriptor of a file that a $how one replaced keeps its version over two deaths', async ({ how, from, to }) => {
+    onTestFailed(() => mount.printLogs());
+    const other = await OtherProgram.signIn(mount.server.account);
+    const url = await other.client.createFilled(other.systemFolder('2'), how, Buffer.alloc(from, 'A'));
+    await mount.cfs(['refresh']);
+    const reader = await SyscallProcess.start(mount.directory);
+    try {
+      const [begun, unread] = [await reader.open(how, O_RDONLY), await reader.open(how, O_RDONLY)];
+      await reader.read(begun, 0, 10);
+      const version = (await other.client.send('POST', `${url}/version`)).headers.location as string;
+      await other.client.send('PUT', `${version}/data`, { body: Buffer.alloc(to, 'B') });
+      await mount.cfs(['refresh']);
+      const latest = await reader.open(how, O_RDONLY);
+      await mount.killAndContinue();
+      await mount.killAndContinue();
+
+      for (const [fd, letter, length] of [
+        [begun, 'A', from],
+        [unread, 'A', from],
+        [latest, 'B', to],
+      ] as const) {
+        let bytes = Buffer.alloc(0);
+        for (let at = 0; bytes.length === at; at += 64 * 1024)
+          bytes = Buffer.concat([bytes, await reader.read(fd, at, 64 * 1024)]);
+        expect(bytes.equals(Buffer.alloc(length, letter))).toBe(true);
+        expect((await reader.fstat(fd)).sizeBytes).toBe(length);
+      }
+      expect((await mount.run(`cksum < ${how}`)).stdout).toBe(
+        (await mount.run(`head -c ${to} /dev/zero | tr '\\0' B | cksum`)).stdout,
+      );
+    } finally {
+      await reader.dispose();
+    }
   });
 
   test('a read that waits for the service continues after two deaths', async () => {

@@ -6,7 +6,7 @@ import { Opcode } from '../../src/kernel/protocol.ts';
 const START = 4096;
 const regionOf = (): ArrayBuffer => new ArrayBuffer(START + HANDOVER_BYTES);
 const requestOf = (uniqueLow: number, opcode: number = Opcode.CREATE, uniqueTop = 0) => ({
-  ...{ opcode, uniqueLow, uniqueTop },
+  ...{ opcode, uniqueLow, uniqueTop, nodeId: 1 },
   unique: uniqueLow + uniqueTop * 2 ** 32,
 });
 

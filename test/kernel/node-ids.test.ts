@@ -251,3 +251,20 @@ test('a folder that was removed and forgotten is the one that it was when it is 
 
   expect(ids.lookedUp(INO)).toBe(INO);
 });
+
+test('node ids of an earlier process lead to their inode, and names to the one that the kernel has, or to a new one', () => {
+  const before = new NodeIds();
+  before.replace(INO, () => SHOWN);
+  const given = before.lookedUp(INO);
+
+  const kept = new NodeIds(1);
+  kept.inherit(given, INO);
+  expect([kept.inodeOf(given), kept.currentOf(INO), kept.isFormer(INO)]).toEqual([INO, given, true]);
+
+  const split = new NodeIds(1);
+  split.replace(INO, () => SHOWN); // a handle on an older version is still open
+  split.inherit(given, INO);
+  expect([split.inodeOf(given), split.isFormer(given)]).toEqual([INO, true]);
+  expect(split.currentOf(INO)).toBeGreaterThan(given); // never used by the earlier process
+  expect(split.olderOf(INO)?.()).toBe(SHOWN);
+});
