@@ -81,7 +81,7 @@ export class DarwinGround {
   async accept(
     hasEnded: () => string | null,
     isPersistent = false,
-  ): Promise<{ readonly client: NfsClient; readonly root: Buffer; readonly port: number }> {
+  ): Promise<{ readonly client: NfsClient; readonly root: Buffer; readonly port: number; readonly path: string }> {
     const file = join(this.folder, 'words');
     await vi.waitUntil(() => existsSync(file) || hasEnded() !== null, { timeout: START_MS_MAX });
     if (!existsSync(file)) throw new Error(`no mount command: ${hasEnded()}`);
@@ -91,11 +91,12 @@ export class DarwinGround {
     if (place !== this.directory) throw new Error(`mounts on ${place}`);
     const port = Number(/port=(\d+)/.exec(words.join(' '))?.[1]);
     const client = await NfsClient.connect(port, undefined, { isPersistent });
-    const root = await client.mnt(source.slice(source.indexOf(':') + 1));
+    const path = source.slice(source.indexOf(':') + 1);
+    const root = await client.mnt(path);
     const table = join(this.folder, 'table');
     writeFileSync(`${table}.new`, `${source} on ${this.directory} (nfs, nodev, nosuid, mounted by someone)\n`);
     renameSync(`${table}.new`, table);
-    return { client, root, port };
+    return { client, root, port, path };
   }
 
   dispose(): void {

@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, renameSync } from 'node:fs';
-import { connect } from 'node:net';
+import { connect, createServer } from 'node:net';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { pathsOf } from '../../src/config/paths.ts';
@@ -9,7 +10,7 @@ import { accountFileOf, writeAccountFile } from '../../src/mount/account-file.ts
 import { accountStates } from '../../src/mount/running-mounts.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
 import { DarwinGround } from './darwin-ground.ts';
-import type { NfsClient } from './nfs-client.ts';
+import { NfsClient } from './nfs-client.ts';
 
 /**
  * The built program as on macOS, mounted in the background, whose process is killed. The client is as a kernel: it connects again, repeats calls
@@ -45,7 +46,7 @@ afterAll(async () => {
   ground.dispose();
 });
 
-async function mounted(): Promise<{ client: NfsClient; root: Buffer; port: number }> {
+async function mounted(): Promise<Awaited<ReturnType<DarwinGround['accept']>>> {
   let outcome: string | null = null;
   const launched = ground.run('cfs-mount', ground.directory).then(({ code, stderr }) => {
     outcome = `${code} ${stderr}`;
@@ -88,6 +89,30 @@ function log(): string {
     .join('\n');
 }
 
+/** Another program that knows the exported path: the mount table shows it. @returns what it got */
+async function intrude(port: number, path: string): Promise<string | null> {
+  if (await canListen(port)) return 'the port';
+  try {
+    const client = await NfsClient.connect(port);
+    const got = await client.mnt(path).then(
+      () => 'the root',
+      () => null,
+    );
+    client.close();
+    return got;
+  } catch {
+    return null; // no process answers at the moment
+  }
+}
+
+function canListen(port: number): Promise<boolean> {
+  return new Promise((resolve) => {
+    const server = createServer();
+    server.on('error', () => resolve(false));
+    server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)));
+  });
+}
+
 function digestOf(bytes: Uint8Array): string {
   return createHash('sha256').update(bytes).digest('hex');
 }
@@ -105,11 +130,11 @@ async function save(client: NfsClient, file: Buffer, bytes: Buffer): Promise<voi
   }
 }
 
-test('programs continue while the process of the mount is killed, and nothing is lost or done twice', {
+test('programs continue while the process of the mount is killed, nothing is lost or done twice, and no other program gets in', {
   timeout: 4 * WAIT_MS_MAX + KILLS * (BETWEEN_KILLS_MS + WAIT_MS_MAX),
 }, async () => {
   onTestFailed(() => console.error(log()));
-  const { client, root, port } = await mounted();
+  const { client, root, port, path } = await mounted();
   const expected = new Map<string, string>();
   const failures: unknown[] = [];
   let isOver = false;
@@ -139,6 +164,16 @@ test('programs continue while the process of the mount is killed, and nothing is
       isOver = true;
     }),
   );
+  const intruder = (async (): Promise<number> => {
+    let attempts = 0;
+    while (!isOver) {
+      const got = await intrude(port, path);
+      if (got !== null) failures.push(new Error(`another program got ${got}`));
+      attempts++;
+      await setImmediate();
+    }
+    return attempts;
+  })();
   const generations = new Set([await servingProcess()]);
   for (let kill = 0; kill < KILLS && !isOver; kill++) {
     const [readsBefore, sinceMs] = [reads, performance.now()];
@@ -150,6 +185,7 @@ test('programs continue while the process of the mount is killed, and nothing is
   await vi.waitUntil(() => isOver || reads > readsBefore + WRITERS, { timeout: WAIT_MS_MAX });
   isOver = true;
   await Promise.all(writers);
+  expect(await intruder).toBeGreaterThan(KILLS);
   expect(failures).toEqual([]);
   expect(generations.size).toBe(KILLS + 1);
 
