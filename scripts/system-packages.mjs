@@ -54,6 +54,8 @@ export const LISTS = {
     { name: 'ceph-osd', program: 'ceph-osd' },
     { name: 'libglib2.0-bin', program: 'gio' },
     { name: 'pcmanfm', program: 'pcmanfm' },
+    // A database for tests of the server's rules: it is started by them, and its service stays stopped.
+    { name: 'postgresql', file: '/usr/lib/postgresql/*/bin/initdb' },
     { name: 'radosgw', program: 'radosgw' },
     { name: 'xauth', program: 'xauth' },
     { name: 'xdotool', program: 'xdotool' },

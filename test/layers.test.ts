@@ -82,6 +82,7 @@ const HOME_OF: Readonly<Record<string, readonly string[]>> = {
   commander: ['cli/'],
   'smol-toml': ['config/load'],
   sharp: ['server/'],
+  pg: ['server/postgres/'],
   preact: ['web/page/'],
   htm: ['web/page/'],
   uplot: ['web/page/'],

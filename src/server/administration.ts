@@ -2,13 +2,13 @@ import { randomInt } from 'node:crypto';
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { removeAccountData } from './account-removal.ts';
-import { hashPassword, newKeyPair } from './accounts.ts';
 import type { Blobs } from './blobs.ts';
 import type { Database } from './database.ts';
 import { randomSuffix } from './random-suffix.ts';
 import type { Repository } from './repository.ts';
 import type { UserRow } from './rows.ts';
 import type { AdministrationRules, KeyPair, UserSummary } from './rules.ts';
+import { hashPassword, newKeyPair } from './sign-in.ts';
 
 /**
  * The functions of the service's developer console and sign-up page: users, applications, keys, shares. Works on the
@@ -33,9 +33,7 @@ export class Administration implements AdministrationRules {
     password: string,
     options: { nickname?: string; quotaBytes?: number; scryptCost?: number } = {},
   ): Promise<{ userId: string }> {
-    const address = email.trim().toLowerCase();
-    if (!/^[^\s@]+@[^\s@]+$/.test(address) || address.length > 254)
-      throw new UsageError(`not an e-mail address: ${email}`);
+    const address = addressOf(email);
     if (password === '') throw new UsageError('an empty password');
     const hash = await hashPassword(password, options.scryptCost);
     return this.#database.change(() => {
@@ -225,8 +223,16 @@ export class Administration implements AdministrationRules {
   }
 }
 
+/** @throws UsageError if it is no e-mail address */
+export function addressOf(email: string): string {
+  const address = email.trim().toLowerCase();
+  if (!/^[^\s@]+@[^\s@]+$/.test(address) || address.length > 254)
+    throw new UsageError(`not an e-mail address: ${email}`);
+  return address;
+}
+
 const FIRST_UID = 1001;
 /** Owner id of the operator's own applications. */
-const HOUSE_UID = '1000';
-const KEY_PAIRS_MAX = 10;
-const DEFAULT_QUOTA_BYTES = 100 * 1024 ** 3;
+export const HOUSE_UID = '1000';
+export const KEY_PAIRS_MAX = 10;
+export const DEFAULT_QUOTA_BYTES = 100 * 1024 ** 3;

@@ -10,15 +10,18 @@ import { entryBytes, HOLDING_LIMITS, type HoldingLimits, Holdings, versionBytes 
 import { ObjectTable } from './object-table.ts';
 import { noRoom } from './refusal.ts';
 import {
+  ACCESS_TOKENS_MAX,
   type AccessTokenRow,
   type ApplicationRow,
   type HoldingRow,
   type KeyPairRow,
+  REFRESH_TOKENS_MAX,
   type RefreshTokenRow,
   type ResourceRow,
   SEQ_END,
   type ShareRow,
   type TokenKind,
+  USED_STEP_MS,
   type UserRow,
   type VersionRow,
   type WorkspaceRow,
@@ -451,9 +454,3 @@ function tokenKey(kind: TokenKind, hash: string, row: RefreshTokenRow | AccessTo
 function usedMsOf({ usedMs, createdMs }: RefreshTokenRow): number {
   return usedMs ?? createdMs;
 }
-
-/** Per user: a mount uses one of each. Rows of tokens use the reserve of the disk, so their number is limited. */
-const REFRESH_TOKENS_MAX = 256;
-/** Uses within this time are one. */
-const USED_STEP_MS = 60_000;
-const ACCESS_TOKENS_MAX = 1000;

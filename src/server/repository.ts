@@ -464,7 +464,7 @@ type ChildKey = [string, string, number, number];
 type ChildRange = { start: ChildKey; end: ChildKey };
 type NameRange = { start: [string, string, string, string]; end: [string, string, string, string] };
 
-const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [
+export const SYSTEM_FOLDER_NAMES: readonly (readonly [string, string])[] = [
   [SYSTEM_FOLDERS.webArchive, 'Web Archive'],
   [SYSTEM_FOLDERS.magicBriefcase, 'Magic Briefcase'],
   [SYSTEM_FOLDERS.mobilePhotos, 'Mobile Photos'],
@@ -493,6 +493,6 @@ export function checkName(name: string): void {
 }
 
 /** Equal for names that differ only by case. */
-function nameHash(name: string): string {
+export function nameHash(name: string): string {
   return hash('sha256', name.toLowerCase(), 'base64url').slice(0, 22);
 }

@@ -7,6 +7,12 @@ export const TEXT_END = '\uffff';
 /** The parent of the top-level folders. */
 export const TOP = 'folders';
 
+/** Per user: a mount uses one of each. Rows of tokens use the reserve of the disk, so their number is limited. */
+export const REFRESH_TOKENS_MAX = 256;
+/** Uses within this time are one. */
+export const USED_STEP_MS = 60_000;
+export const ACCESS_TOKENS_MAX = 1000;
+
 export type TokenKind = 'access' | 'refresh';
 
 export interface PasswordHash {

@@ -1,12 +1,13 @@
 import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
-import type { IssuedToken, Sender, Session } from './accounts.ts';
+import type { IssuedToken, Session } from './accounts.ts';
 import type { BlobBytes } from './blobs.ts';
 import type { Exchange } from './exchange.ts';
 import type { Page } from './list-page.ts';
 import type { ObjectBytes } from './object-store.ts';
 import type { Need, Relocation } from './repository.ts';
 import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from './rows.ts';
+import type { Sender } from './sign-in.ts';
 
 /**
  * The rules of the service, as handlers see them: each method is one rule, checked and executed as one step. All are

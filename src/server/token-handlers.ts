@@ -5,10 +5,11 @@ import {
   decodeTokenAuthRequest,
   encodeAuthorization,
 } from '../protocol/messages.ts';
-import type { IssuedToken, Sender } from './accounts.ts';
+import type { IssuedToken } from './accounts.ts';
 import { decodedOr400, type Exchange, rootOr400 } from './exchange.ts';
 import type { Call, HandlerTable, Service } from './handler-table.ts';
 import { malformed, Refusal } from './refusal.ts';
+import type { Sender } from './sign-in.ts';
 
 /** The two token endpoints (docs/service.md 3). */
 export function tokenHandlers(service: Service): HandlerTable {

@@ -1,13 +1,13 @@
 import { randomUUID } from 'node:crypto';
 import type { ResourceId } from '../../../src/protocol/endpoints.ts';
-import type { Sender } from '../../../src/server/accounts.ts';
 import { Refusal } from '../../../src/server/refusal.ts';
 import type { AdministrationRules, Rules } from '../../../src/server/rules.ts';
+import type { Sender } from '../../../src/server/sign-in.ts';
 import type { ManualClock } from '../../tree/tree-fixture.ts';
 
 /** An implementation of the rule interfaces under test. A test makes accounts of its own and sees those of others. */
 export interface BackEnd {
-  readonly rules: Rules;
+  readonly rules: Omit<Rules, 'uploads' | 'blobs'>;
   readonly administration: AdministrationRules;
   /** The clock of the rules: its time passes only if a test advances it. */
   readonly clock: ManualClock;

@@ -131,7 +131,7 @@ const RULES: readonly NameRules[] = [
  * `RepositoryRules` against a model: a flat map from id to (kind, name, parent). A folder contains every entry that names it as its
  * parent. After each step, both list the same in every folder and have refused with the same status.
  */
-export function modelSuite(title: string, open: OpenBackEnd): void {
+export function modelSuite(title: string, open: OpenBackEnd, { runs = 20 } = {}): void {
   test.each(RULES)(`folders over ${title} behave as a flat map of names and parents: %o`, async (rules) => {
     const backEnd = await open(rules);
     try {
@@ -140,7 +140,7 @@ export function modelSuite(title: string, open: OpenBackEnd): void {
           const { uid } = await newAccount(backEnd);
           await replay(backEnd.rules.repository, uid, new Model(rules), steps);
         }),
-        { numRuns: 20, endOnFailure: true },
+        { numRuns: runs, endOnFailure: true },
       );
     } finally {
       await backEnd.close();

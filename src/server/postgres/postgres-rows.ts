@@ -1,0 +1,131 @@
+import type { ResourceId } from '../../protocol/endpoints.ts';
+import { notFound } from '../refusal.ts';
+import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from '../rows.ts';
+
+/** Rows as `pg` returns them, and the server's rows made of them. */
+
+export interface SqlUser {
+  readonly uid: string;
+  readonly email: string;
+  readonly nickname: string;
+  readonly salt: Uint8Array;
+  readonly hash: Uint8Array;
+  readonly cost: number;
+  readonly quota_bytes: number;
+  readonly usage_bytes: number;
+  readonly created_ms: number;
+  readonly sign_outs: number;
+  readonly networks: readonly string[];
+}
+
+export function userRow(row: SqlUser): UserRow {
+  const { uid, email, nickname, salt, hash, cost } = row;
+  return {
+    uid,
+    email,
+    nickname,
+    password: { salt, hash, cost },
+    quotaBytes: row.quota_bytes,
+    createdMs: row.created_ms,
+    signOuts: row.sign_outs,
+    networks: row.networks,
+  };
+}
+
+export interface SqlResource {
+  readonly uid: string;
+  readonly local: string;
+  readonly is_file: boolean;
+  readonly seq: number;
+  readonly name: string;
+  readonly parent: string;
+  readonly created_ms: number;
+  readonly role: FolderRow['role'] | null;
+  readonly workspace: string | null;
+  readonly media_type: string | null;
+  readonly public_link: string | null;
+  readonly newest_seq: number | null;
+  readonly newest_size: number | null;
+  readonly newest_modified_ms: number | null;
+  readonly newest_blob: string | null;
+}
+
+export function folderRow(row: SqlResource): FolderRow {
+  const { uid, local, seq, name, parent, role, workspace } = row;
+  const folder = { uid, local, seq, name, parent, createdMs: row.created_ms, kind: 'folder' as const };
+  return { ...folder, role: role ?? 'plain', ...(workspace === null ? {} : { workspace }) };
+}
+
+export function fileRow(row: SqlResource): FileRow {
+  const { uid, local, seq, name, parent } = row;
+  const newest =
+    row.newest_seq === null
+      ? null
+      : {
+          seq: row.newest_seq,
+          sizeBytes: row.newest_size ?? 0,
+          lastModifiedMs: row.newest_modified_ms ?? 0,
+          blob: row.newest_blob ?? '',
+        };
+  return {
+    ...{ uid, local, seq, name, parent, createdMs: row.created_ms, kind: 'file' },
+    mediaType: row.media_type ?? '',
+    publicLink: row.public_link,
+    newest,
+  };
+}
+
+export function resourceRow(row: SqlResource): ResourceRow {
+  return row.is_file ? fileRow(row) : folderRow(row);
+}
+
+export interface SqlVersion {
+  readonly uid: string;
+  readonly file: string;
+  readonly seq: number;
+  readonly version: string;
+  readonly created_ms: number;
+  readonly last_modified_ms: number;
+  readonly media_type: string;
+  readonly complete: boolean;
+  readonly size_bytes: number;
+  readonly blob: string;
+  readonly sha256: string | null;
+}
+
+export function versionRow(row: SqlVersion): VersionRow {
+  const { uid, file, seq, version, complete, blob, sha256 } = row;
+  return {
+    ...{ uid, file, seq, version, complete, blob, sha256 },
+    createdMs: row.created_ms,
+    lastModifiedMs: row.last_modified_ms,
+    mediaType: row.media_type,
+    sizeBytes: row.size_bytes,
+  };
+}
+
+export interface SqlShare {
+  readonly write_allowed: boolean;
+  readonly share_created_ms: number;
+}
+
+export function shareRow(row: SqlShare): ShareRow {
+  return { writeAllowed: row.write_allowed, createdMs: row.share_created_ms };
+}
+
+export interface SqlWorkspace {
+  readonly uid: string;
+  readonly local: string;
+  readonly name: string;
+  readonly icon_id: string;
+  readonly created_ms: number;
+}
+
+export function workspaceRow({ uid, local, name, icon_id, created_ms }: SqlWorkspace): WorkspaceRow {
+  return { uid, local, name, iconId: icon_id, createdMs: created_ms };
+}
+
+/** Other ids were never issued, and PostgreSQL refuses some of them. @throws Refusal 404 */
+export function checkId({ uid, local }: ResourceId): void {
+  if (!/^\d{1,20}$/.test(uid) || !/^\w{1,64}$/.test(local)) throw notFound();
+}

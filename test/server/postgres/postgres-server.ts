@@ -1,0 +1,112 @@
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
+import { chownSync, existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { promisify } from 'node:util';
+import { Postgres } from '../../../src/server/postgres/postgres.ts';
+
+const START_MS_MAX = 60_000;
+/** PostgreSQL refuses root. */
+const USER = process.getuid?.() === 0 ? { uid: 65_534, gid: 65_534 } : {};
+
+/** The folder of Debian's newest server programs; null without any. */
+function programs(): string | null {
+  const parent = '/usr/lib/postgresql';
+  const versions = existsSync(parent) ? readdirSync(parent).sort((a, b) => Number(b) - Number(a)) : [];
+  return (
+    versions.map((version) => join(parent, version, 'bin')).find((path) => existsSync(join(path, 'initdb'))) ?? null
+  );
+}
+
+export function missingPostgres(): string | null {
+  if (programs() === null) return 'postgresql';
+  try {
+    createRequire(import.meta.url).resolve('pg');
+    return null;
+  } catch {
+    return 'the npm package pg';
+  }
+}
+
+/** A PostgreSQL server in a temporary directory, reached by a socket there: no port. */
+export class PostgresServer {
+  readonly #directory: string;
+  #child: ChildProcess | null = null;
+  #databases = 0;
+
+  private constructor(directory: string) {
+    this.#directory = directory;
+  }
+
+  static async start(): Promise<PostgresServer> {
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-pg-'));
+    const server = new PostgresServer(directory);
+    try {
+      if (USER.uid !== undefined) chownSync(directory, USER.uid, USER.gid);
+      const initdb = join(programs() as string, 'initdb');
+      const data = ['-D', join(directory, 'data'), '--no-sync', '-A', 'trust', '-U', 'cfs', '-E', 'UTF8', '--locale=C'];
+      await promisify(execFile)(initdb, data, { ...USER, cwd: directory, timeout: START_MS_MAX });
+      await server.#start();
+      return server;
+    } catch (error) {
+      await server.close();
+      throw error;
+    }
+  }
+
+  /** The URL of a new, empty database. */
+  async newDatabase(): Promise<string> {
+    this.#databases += 1;
+    const name = `cfs${this.#databases}`;
+    const postgres = await Postgres.open(this.#url('postgres'), { connectionsMax: 1 });
+    await postgres.rows(`CREATE DATABASE ${name}`);
+    await postgres.close();
+    return this.#url(name);
+  }
+
+  async close(): Promise<void> {
+    const child = this.#child;
+    if (child !== null && child.exitCode === null && child.signalCode === null) {
+      const ended = new Promise((resolve) => child.once('exit', resolve));
+      child.kill('SIGQUIT');
+      await ended;
+    }
+    rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  #url(database: string): string {
+    return `postgres://cfs@/${database}?host=${encodeURIComponent(this.#directory)}`;
+  }
+
+  async #start(): Promise<void> {
+    const settings = [
+      'listen_addresses=',
+      'fsync=off',
+      `unix_socket_directories=${this.#directory}`,
+      'max_connections=50',
+    ];
+    const options = ['-D', join(this.#directory, 'data'), ...settings.flatMap((setting) => ['-c', setting])];
+    const child = spawn(join(programs() as string, 'postgres'), options, {
+      ...USER,
+      cwd: this.#directory,
+      stdio: 'ignore',
+    });
+    this.#child = child;
+    const atExit = (): void => void child.kill('SIGQUIT');
+    process.once('exit', atExit);
+    child.once('exit', () => process.removeListener('exit', atExit));
+    for (const endMs = performance.now() + START_MS_MAX; ; await sleep(100)) {
+      const postgres = await Postgres.open(this.#url('postgres'), { connectionsMax: 1 });
+      try {
+        await postgres.rows('SELECT 1');
+        return;
+      } catch (error) {
+        if (performance.now() > endMs || child.exitCode !== null) throw error;
+      } finally {
+        await postgres.close();
+      }
+    }
+  }
+}

@@ -1,0 +1,180 @@
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { ResourceId } from '../../../src/protocol/endpoints.ts';
+import { Postgres } from '../../../src/server/postgres/postgres.ts';
+import { titled } from '../../harness/requirement.ts';
+import { type Account, type BackEnd, from, newAccount, newCredentials, outcome } from '../rules/back-end.ts';
+import { openPostgresBackEnd } from '../rules/postgres-back-end.ts';
+import { until } from '../until.ts';
+import { missingPostgres, PostgresServer } from './postgres-server.ts';
+
+/**
+ * Two changes at the same time: the first runs in an open transaction, the second meets its locks, then the first
+ * commits. So each order of events is certain.
+ */
+
+const missing = missingPostgres();
+const ALL = { type: null, start: null, max: null, order: null };
+
+describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', missing), () => {
+  let server: PostgresServer;
+  let backEnd: BackEnd;
+  let observer: Postgres;
+  let account: Account;
+  /** One connection, for the open transaction. */
+  let first: Postgres;
+
+  beforeAll(async () => {
+    server = await PostgresServer.start();
+    const url = await server.newDatabase();
+    backEnd = await openPostgresBackEnd(url, { uniqueNames: true });
+    observer = await Postgres.open(url);
+    first = await Postgres.open(url, { connectionsMax: 1 });
+  }, 60_000);
+  afterAll(async () => {
+    await Promise.all([backEnd.close(), observer.close(), first.close()]);
+    await server.close();
+  });
+  beforeEach(async () => {
+    account = await newAccount(backEnd);
+    await first.rows('BEGIN');
+  });
+  afterEach(async () => {
+    await first.rows('ROLLBACK');
+  });
+
+  const isWaiting = async (): Promise<boolean> =>
+    (await observer.row('SELECT FROM pg_locks WHERE NOT granted')) !== undefined;
+
+  /** The outcome of `second`, which waits for the first change, and runs on after its commit. */
+  async function afterFirst(second: Promise<unknown>): Promise<number | 'done'> {
+    let isOver = false;
+    const ended = outcome(second).finally(() => {
+      isOver = true;
+    });
+    await until(async () => isOver || (await isWaiting()));
+    expect(isOver, 'the second change ended before the first').toBe(false);
+    await first.rows('COMMIT');
+    return ended;
+  }
+
+  const newFolder = (name: string): Promise<ResourceId> =>
+    backEnd.rules.repository.createFolder(account.uid, account.at('2'), name);
+  const newFile = (parent: ResourceId, name: string): Promise<ResourceId> =>
+    backEnd.rules.repository.createFile(account.uid, parent, name, 'text/plain');
+  /** A file named `name`, with the hash that `nameHash` does not give: only equal names meet. */
+  const addFirst = (parent: string, name: string, hash: string): Promise<unknown> =>
+    first.rows(
+      `SELECT add_entry($1, $1, $2, true, $3, $4, 'text/plain', NULL, NULL, '1', 'unique', 0)`,
+      account.uid,
+      parent,
+      name,
+      hash,
+    );
+  const moveFirst = (entry: ResourceId, isFile: boolean, parent: ResourceId): Promise<unknown> =>
+    first.rows(
+      `SELECT change_entry($1, $1, $2, $3, NULL, NULL, $1, $4, NULL, NULL, 'any')`,
+      account.uid,
+      entry.local,
+      isFile,
+      parent.local,
+    );
+
+  test('a second creation in one folder waits for the first, so that a page skips no number', async () => {
+    const parent = await newFolder('p');
+    await addFirst(parent.local, 'one', 'hash');
+    expect(await afterFirst(newFile(parent, 'two'))).toBe('done');
+    const { entries } = await backEnd.rules.repository.list(account.uid, parent, ALL);
+    expect(entries.map(({ name }) => name)).toEqual(['one', 'two']);
+  });
+
+  test('a second creation at the top level waits for the first', async () => {
+    await first.rows(
+      `SELECT add_entry($1, $1, 'folders', false, 'one', 'hash', NULL, 'sync', NULL, '1', 'any', 0)`,
+      account.uid,
+    );
+    expect(await afterFirst(backEnd.rules.repository.createSyncFolder(account.uid, 'two'))).toBe('done');
+  });
+
+  test('a second move of folders sees the first one, and makes no loop', async () => {
+    const [a, b] = [await newFolder('a'), await newFolder('b')];
+    // Below them, so that the two moves lock different rows.
+    const { repository } = backEnd.rules;
+    const belowA = await repository.createFolder(account.uid, a, 'below a');
+    const belowB = await repository.createFolder(account.uid, b, 'below b');
+    await moveFirst(a, false, belowB);
+    expect(await afterFirst(repository.updateFolder(account.uid, b, { parent: belowA }))).toBe(403);
+  });
+
+  test('a new name of a file that moves meanwhile leaves it where it moved', async () => {
+    const [from, to] = [await newFolder('from'), await newFolder('to')];
+    const file = await newFile(from, 'f');
+    await moveFirst(file, true, to);
+    expect(await afterFirst(backEnd.rules.repository.updateFile(account.uid, file, { name: 'g' }))).toBe('done');
+    expect(await backEnd.rules.repository.file(account.uid, file)).toMatchObject({ name: 'g', parent: to.local });
+  });
+
+  test('a new name of a file that gets a link meanwhile keeps the link', async () => {
+    const file = await newFile(account.at('2'), 'f');
+    await first.rows(
+      `SELECT change_entry($1, $1, $2, true, NULL, NULL, NULL, NULL, 'image/png', 'link', 'any')`,
+      account.uid,
+      file.local,
+    );
+    expect(await afterFirst(backEnd.rules.repository.updateFile(account.uid, file, { name: 'g' }))).toBe('done');
+    const changed = { name: 'g', publicLink: 'link', mediaType: 'image/png' };
+    expect(await backEnd.rules.repository.file(account.uid, file)).toMatchObject(changed);
+  });
+
+  test('a rename into a name that is taken meanwhile is refused', async () => {
+    const parent = await newFolder('p');
+    const file = await newFile(parent, 'old');
+    const { nameHash } = await import('../../../src/server/repository.ts');
+    await addFirst(parent.local, 'new', nameHash('new'));
+    expect(await afterFirst(backEnd.rules.repository.updateFile(account.uid, file, { name: 'new' }))).toBe(409);
+  });
+
+  test('a creation in a folder that is deleted meanwhile is refused', async () => {
+    const parent = await newFolder('p');
+    await first.rows('SELECT delete_folder($1, $1, $2)', account.uid, parent.local);
+    expect(await afterFirst(newFile(parent, 'f'))).toBe(404);
+  });
+
+  test('a move into a folder that is deleted meanwhile is refused', async () => {
+    const parent = await newFolder('p');
+    const file = await newFile(account.at('2'), 'f');
+    await first.rows('SELECT delete_folder($1, $1, $2)', account.uid, parent.local);
+    expect(await afterFirst(backEnd.rules.repository.updateFile(account.uid, file, { parent }))).toBe(404);
+  });
+
+  test('a version of a file that is deleted meanwhile is refused', async () => {
+    const file = await newFile(account.at('2'), 'f');
+    await first.rows('SELECT delete_file($1, $1, $2)', account.uid, file.local);
+    expect(await afterFirst(backEnd.rules.histories.create(account.uid, file))).toBe(404);
+  });
+
+  test('a second tenth key pair is refused', async () => {
+    for (let count = 0; count < 9; count += 1) await backEnd.administration.addKeyPair(account.email);
+    await first.rows(`SELECT add_key_pair($1, 'tenth ' || $1, '\\x00', 10, 0)`, account.uid);
+    const second = backEnd.administration.addKeyPair(account.email).then(
+      () => 'added',
+      () => 'refused',
+    );
+    await until(isWaiting);
+    await first.rows('COMMIT');
+    expect(await second).toBe('refused');
+  });
+
+  test('a sign-in that is under way while the user is signed out everywhere gives no token', async () => {
+    const credentials = await newCredentials(backEnd, account);
+    await first.rows('SELECT sign_out($1)', account.uid);
+    expect(await afterFirst(backEnd.rules.accounts.createRefreshToken(credentials, from('192.0.2.1')))).toBe(401);
+  });
+
+  test('an access token for a refresh token that is ended meanwhile is refused', async () => {
+    const credentials = await newCredentials(backEnd, account);
+    const { secret } = await backEnd.rules.accounts.createRefreshToken(credentials, from('192.0.2.1'));
+    await first.rows('SELECT sign_out($1)', account.uid);
+    const asked = { ...credentials, refreshToken: '' };
+    expect(await afterFirst(backEnd.rules.accounts.createAccessToken(asked, secret))).toBe(401);
+  });
+});
