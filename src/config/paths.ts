@@ -96,6 +96,18 @@ export function thumbnailersDirectory(env: Readonly<Record<string, string | unde
   return join(isGiven ? data : join(homeDirectory(env), '.local', 'share'), 'thumbnailers');
 }
 
+/**
+ * The thumbnails of this user's desktop (freedesktop thumbnail specification).
+ *
+ * @param env `XDG_CACHE_HOME`, `HOME`
+ * @throws UsageError as `homeDirectory`
+ */
+export function thumbnailsDirectory(env: Readonly<Record<string, string | undefined>>): string {
+  const { XDG_CACHE_HOME: cache } = env;
+  const isGiven = cache !== undefined && isAbsolute(cache);
+  return join(isGiven ? cache : join(homeDirectory(env), '.cache'), 'thumbnails');
+}
+
 /** @param name the account's name from `accountName`. */
 export function accountPaths(paths: Paths, name: string): AccountPaths {
   const directory = join(paths.accountsDirectory, name);

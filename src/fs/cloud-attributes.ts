@@ -10,6 +10,8 @@ import { conflictMark, conflictPrefix } from '../tree/conflict-name.ts';
 import type { Tree } from '../tree/tree.ts';
 import type { PinnedSet } from './pinned-set.ts';
 import { presenceBelow, presenceOf } from './presence.ts';
+import type { RefusedReads } from './refused-reads.ts';
+import type { ThumbnailsAhead } from './thumbnails-ahead.ts';
 
 /** Requests about public links. Implemented by `transfer/` across the threads. */
 export interface PublicLinks {
@@ -31,6 +33,8 @@ export interface CloudAttributesDeps {
   readonly source: Pick<VersionSource, 'newestVersion'>;
   readonly links: PublicLinks;
   readonly thumbnails: Thumbnails;
+  /** For the thumbnail cache of a desktop; null without one. */
+  readonly desktop: { readonly ahead: ThumbnailsAhead; readonly refused: RefusedReads } | null;
   readonly retry: RequestRetry;
   /** The state of one node as shown to users (`SyncLoop.stateOf`). */
   readonly stateOf: (ino: Inode) => string | Promise<string>;
@@ -158,16 +162,26 @@ export class CloudAttributes {
 
   /** Where the bytes are here, or were changed here, a program makes the thumbnail of them without a request. */
   #thumbnail(node: NodeRecord, remote: RemoteFacet, signal: () => AbortSignal): Answer<Uint8Array> {
-    const { contents, thumbnails, retry } = this.#deps;
+    const { desktop, thumbnails, retry } = this.#deps;
+    const source = this.#pictureOf(node, remote);
+    if (source === null) throw new FsError('ENODATA');
+    const ask = (): Promise<Uint8Array | null> => retry.ask((stop) => thumbnails.thumbnail(source, stop), signal());
+    const sourceOf = (other: NodeRecord) =>
+      other.kind === 'file' && other.remote !== null ? this.#pictureOf(other, other.remote) : null;
+    const asked = desktop === null ? ask() : desktop.refused.watched(node.ino, desktop.ahead.read(node, sourceOf, ask));
+    return asked.then((bytes) => {
+      if (bytes === null) throw new FsError('ENODATA');
+      return bytes;
+    });
+  }
+
+  /** What to ask a small form of; null if it is no picture, or the bytes here are enough for a thumbnail. */
+  #pictureOf(node: NodeRecord, remote: RemoteFacet): ResourceUrl | VersionUrl | null {
+    const { contents } = this.#deps;
     const isChanged = node.local !== null && node.local.content !== remote.content;
-    if (!isJpeg(remote) || isChanged || presenceOf(contents, node) === 'all') throw new FsError('ENODATA');
+    if (!isJpeg(remote) || isChanged || presenceOf(contents, node) === 'all') return null;
     const version = remote.content === null ? null : contents.record(remote.content)?.version;
-    return retry
-      .ask((stop) => thumbnails.thumbnail(version ?? remote.resource, stop), signal())
-      .then((bytes) => {
-        if (bytes === null) throw new FsError('ENODATA');
-        return bytes;
-      });
+    return version ?? remote.resource;
   }
 
   #node(ino: Inode): NodeRecord {

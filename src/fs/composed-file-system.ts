@@ -24,6 +24,7 @@ import type { AccountPlaces } from '../tree/account-places.ts';
 import type { Tree } from '../tree/tree.ts';
 import { CloudAttributes } from './cloud-attributes.ts';
 import type { FileSystem } from './file-system.ts';
+import type { RefusedReads } from './refused-reads.ts';
 import { isInVersions, VERSIONS_INODE, VERSIONS_NAME, type VersionsDirectory } from './versions-directory.ts';
 
 export interface ComposedFileSystemDeps {
@@ -35,6 +36,8 @@ export interface ComposedFileSystemDeps {
   readonly places: AccountPlaces | null;
   /** Whether `.versions` stands in the listing of the root. */
   readonly showVersions: boolean;
+  /** Learns which reads failed, for the thumbnail cache of a desktop; null without one. */
+  readonly refused: RefusedReads | null;
 }
 
 const COOKIE_DOT = 1;
@@ -52,6 +55,7 @@ export class ComposedFileSystem implements FileSystemOps {
   readonly #tree: Tree;
   readonly #places: AccountPlaces | null;
   readonly #showVersions: boolean;
+  readonly #refused: RefusedReads | null;
 
   constructor(deps: ComposedFileSystemDeps) {
     this.#files = deps.files;
@@ -60,6 +64,7 @@ export class ComposedFileSystem implements FileSystemOps {
     this.#tree = deps.tree;
     this.#places = deps.places;
     this.#showVersions = deps.showVersions;
+    this.#refused = deps.refused;
   }
 
   init(invalidator: Invalidator, handles?: HandleRecord): void {
@@ -198,7 +203,8 @@ export class ComposedFileSystem implements FileSystemOps {
   }
 
   read(ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
-    return this.#of(ino).read(ino, handle, offset, length, ctx);
+    const reply = this.#of(ino).read(ino, handle, offset, length, ctx);
+    return this.#refused !== null && reply instanceof Promise ? this.#refused.watched(ino, reply) : reply;
   }
 
   write(

@@ -14,6 +14,8 @@ import { FileHistory } from '../fs/file-history.ts';
 import type { FileSystem } from '../fs/file-system.ts';
 import type { PinnedSet, PinState } from '../fs/pinned-set.ts';
 import { Pins } from '../fs/pins.ts';
+import { RefusedReads } from '../fs/refused-reads.ts';
+import { type ThumbnailCache, ThumbnailsAhead } from '../fs/thumbnails-ahead.ts';
 import { VersionsDirectory } from '../fs/versions-directory.ts';
 import type { Store } from '../store/environment.ts';
 import { pathOf } from '../sync/sync-event.ts';
@@ -32,6 +34,8 @@ export interface AdditionsDeps {
   readonly source: VersionSource & VersionHistory;
   readonly links: PublicLinks;
   readonly thumbnails: Thumbnails;
+  /** null: this mount serves no desktop. */
+  readonly thumbnailCache: ThumbnailCache | null;
   readonly retry: RequestRetry;
   readonly health: ServiceHealth;
   readonly places: AccountPlaces | null;
@@ -50,15 +54,30 @@ export function withAdditions(parts: AdditionsDeps): { readonly mounted: Compose
   const { fileSystem, options, clock, source, retry } = parts;
   const pins = new Pins({ ...parts, files: fileSystem.files, roundMs: Math.max(1_000, 2 * options.dirTtlMs) });
   parts.health.onReachable(() => pins.reachable());
+  const desktop = desktopParts(parts);
   const mounted = new ComposedFileSystem({
     files: fileSystem,
     versions: new VersionsDirectory({ ...parts, history: new FileHistory({ source, retry, clock }) }),
-    attributes: new CloudAttributes({ ...parts, pins: parts.pinned }),
+    attributes: new CloudAttributes({ ...parts, desktop, pins: parts.pinned }),
     tree: parts.tree,
     places: parts.places,
     showVersions: options.showVersions,
+    refused: desktop?.refused ?? null,
   });
   return { mounted, pins };
+}
+
+function desktopParts(parts: AdditionsDeps): { ahead: ThumbnailsAhead; refused: RefusedReads } | null {
+  const { thumbnails, thumbnailCache: cache } = parts;
+  if (cache === null) return null;
+  const refused = new RefusedReads({ ...parts, cache });
+  parts.health.onReachable(() => refused.answered());
+  const ahead = new ThumbnailsAhead({
+    ...parts,
+    cache,
+    fetch: (picture, signal) => thumbnails.thumbnail(picture, signal),
+  });
+  return { ahead, refused };
 }
 
 /** A pin as `cfs` shows it. */

@@ -19,6 +19,7 @@ import { FileSystem } from '../fs/file-system.ts';
 import { OpenPush } from '../fs/open-push.ts';
 import { PinnedSet } from '../fs/pinned-set.ts';
 import type { Pins } from '../fs/pins.ts';
+import type { ThumbnailCache } from '../fs/thumbnails-ahead.ts';
 import { Store } from '../store/environment.ts';
 import { Intents } from '../store/intents.ts';
 import type { StoreReader } from '../store/tables.ts';
@@ -67,6 +68,8 @@ export interface AssemblyDeps {
   /** Owner of what the service brings, unless the options say otherwise. */
   readonly owner: { readonly uid: number; readonly gid: number };
   readonly service: ServiceSide;
+  /** The thumbnail cache of a desktop; absent: none. */
+  readonly thumbnailCache?: ThumbnailCache;
   readonly log: Logger;
   readonly clock: Clock;
   readonly shutdown: AbortSignal;
@@ -205,6 +208,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     ...{ clock, shutdown, options },
     links: service.links,
     thumbnails: service.thumbnails,
+    thumbnailCache: deps.thumbnailCache ?? null,
     log: log.child({ part: 'pins' }),
     onPin: ({ ino, files, bytes, isComplete, trouble }) => {
       const path = pathOf(store, ino);

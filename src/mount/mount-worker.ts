@@ -27,6 +27,7 @@ import type {
   SyncOutcome,
   UnsyncedFile,
 } from '../control/status-model.ts';
+import type { ThumbnailCache } from '../fs/thumbnails-ahead.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
 import type { Pause } from '../sync/push-pause.ts';
 import { pathOf, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
@@ -100,6 +101,7 @@ class MountingWorker implements MountService {
       options: request.options,
       owner: this.#start.owner,
       service: remoteServiceSide(this.#port),
+      thumbnailCache: this.#port.remote<ThumbnailCache>('thumbnailCache'),
       log: this.#log,
       clock: systemClock,
       shutdown: this.#shutdown.signal,

@@ -1,4 +1,4 @@
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
@@ -25,6 +25,7 @@ import { BareMountPoint } from './bare-mount-point.ts';
 import { capableOptions } from './capable-options.ts';
 import { controlHandlers } from './control-handlers.ts';
 import { DesktopNotices } from './desktop-notices.ts';
+import { DesktopThumbnails } from './desktop-thumbnails.ts';
 import { EventPrinter } from './event-printer.ts';
 import { EventStream } from './event-stream.ts';
 import { exitCode } from './exit-codes.ts';
@@ -199,6 +200,9 @@ class MountingProcess {
     this.#mount = port.remote<MountService>('mount');
     // The interface for the file-system side: here the compiler checks that `transfer` satisfies it.
     offerServiceSide(port, this.#transfer);
+    const name = basename(dirname(request.accountFile));
+    const thumbnails = new DesktopThumbnails({ directory: request.directory, account: name, env: process.env, log });
+    port.offer('thumbnailCache', thumbnails);
     port.offer('main', {
       event: async (event) => this.#event(event),
       ended: async (outcome) => void this.#finished(outcome),

@@ -1,8 +1,8 @@
 import { mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { installDesktop, uninstallDesktop } from '../../src/cli/commands/desktop.ts';
-import { jpegThumbnailer, PERL, thumbnailerEntry } from '../../src/cli/commands/thumbnailer-entry.ts';
 import { thumbnailersDirectory } from '../../src/config/paths.ts';
+import { jpegThumbnailer, PERL, thumbnailerEntry } from '../../src/mount/thumbnailer-entry.ts';
 import { missingFile, testUnless } from '../harness/requirement.ts';
 import { CommandHome } from './cli-harness.ts';
 
@@ -46,13 +46,13 @@ testUnless(missingFile(PERL))('the entry names the thumbnailer that the desktop 
 });
 
 /** [S-desktop-3] */
-testUnless(missingFile(PERL))('uninstall removes the entry and nothing else, and succeeds again', () => {
+testUnless(missingFile(PERL))('uninstall removes the entry and nothing else, and succeeds again', async () => {
   plant('data', 'mine.thumbnailer', ['Exec=/bin/true', 'MimeType=image/gif;']);
   installDesktop(deps());
   expect(said).toContain('no other thumbnailer for JPEG files is installed');
 
-  expect(uninstallDesktop(deps())).toBe(0);
-  expect(uninstallDesktop(deps())).toBe(0);
+  expect(await uninstallDesktop(deps())).toBe(0);
+  expect(await uninstallDesktop(deps())).toBe(0);
 
   expect(readdirSync(home.path('data/thumbnailers'))).toEqual(['mine.thumbnailer']);
   expect(said).toContain('the thumbnailer is not installed');

@@ -36,7 +36,7 @@ test('cfs logout --forget removes no store that a mount may have opened since th
   syncBuiltinESMExports();
 
   const output = { print: () => {}, warn: () => {}, redraw: null };
-  const deps = { ...output, paths: pathsOf(home.env), clock: systemClock };
+  const deps = { ...output, paths: pathsOf(home.env), clock: systemClock, env: home.env };
   const code = await logoutCommand(deps, { account: null, forget: true });
 
   expect(code).toBe(0);
@@ -58,7 +58,7 @@ test('cfs logout --forget refuses while local-only files exist, and names them',
   await store.close();
 
   const output = { print: () => {}, warn: () => {}, redraw: null };
-  const deps = { ...output, paths: pathsOf(home.env), clock: systemClock };
+  const deps = { ...output, paths: pathsOf(home.env), clock: systemClock, env: home.env };
   await expect(logoutCommand(deps, { account: null, forget: true })).rejects.toMatchObject({
     message: expect.stringContaining('1 file stays only on this machine because of their names: .DS_Store'),
     exitCode: exitCode('pending'),

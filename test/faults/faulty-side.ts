@@ -133,12 +133,14 @@ export class FaultySide {
         ...{ tree, contents, source, retry },
         links: transfer.links,
         thumbnails: transfer.thumbnails,
+        desktop: null,
         stateOf: (ino) => sync.stateOf(ino),
         pins: { kindOf: () => 'none' },
       }),
       tree,
       places: null,
       showVersions: false,
+      refused: null,
     });
     return new FaultySide({ service, side, sync, mounted });
   }

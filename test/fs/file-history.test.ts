@@ -33,11 +33,12 @@ beforeEach(async () => {
   const attributes = new CloudAttributes({
     ...{ tree, contents, source: service, links, retry },
     thumbnails: { thumbnail: async () => null },
+    desktop: null,
     stateOf: () => 'clean',
     pins: { kindOf: () => 'none' },
   });
   mount = new InProcessMount(
-    new ComposedFileSystem({ files, versions, attributes, tree, places: null, showVersions: true }),
+    new ComposedFileSystem({ files, versions, attributes, tree, places: null, showVersions: true, refused: null }),
   );
 });
 

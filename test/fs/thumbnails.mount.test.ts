@@ -1,12 +1,13 @@
-import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed } from 'vitest';
 import { installDesktop } from '../../src/cli/commands/desktop.ts';
-import { PERL } from '../../src/cli/commands/thumbnailer-entry.ts';
 import { pathsOf } from '../../src/config/paths.ts';
 import { callControl } from '../../src/control/client.ts';
 import { runningMounts } from '../../src/mount/running-mounts.ts';
+import { PERL } from '../../src/mount/thumbnailer-entry.ts';
 import { runCommand } from '../harness/command.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
@@ -160,5 +161,41 @@ describe.skipIf(MISSING !== null)(titled('thumbnails', MISSING), () => {
       await expect(calls.getxattr(path, 'user.cfs.thumbnail')).rejects.toMatchObject({ errno: 'ENODATA' });
     expect(await thumbnailOf(inMount('photos/IMG 0.jpg'))).toEqual({ code: 0, bytes: original.toString('base64') });
     expect(await dataRequests(from)).toEqual({ files: 0, versions: 0 });
+  });
+
+  /** [S-desktop-4] */
+  testHere('a mount whose user has installed the entry fetches the rest of a folder ahead, and caches it', async () => {
+    onTestFailed(mount.printLogs);
+    const other = await OtherProgram.signIn(mount.server.account);
+    const folder = await other.client.createFolder(other.systemFolder('2'), 'ahead');
+    for (const each of ['a.jpg', 'b.jpg', 'c.jpg'])
+      await other.client.createFilled(folder, each, original, 'image/jpeg');
+    await mount.cfs(['refresh']);
+    await mount.run('ls -l ahead');
+    // The thumbnailer of the system: makes a PNG, whatever its input is.
+    const png = join(home, 'made.png');
+    writeFileSync(
+      png,
+      await sharp({ create: { width: 4, height: 4, channels: 3, background: 'grey' } })
+        .png()
+        .toBuffer(),
+    );
+    writeFileSync(join(home, 'copy'), `#!/bin/sh\ncat ${png} > "$2"\n`);
+    const { HOME = '', XDG_DATA_HOME = '' } = mount.env();
+    installDesktop({ env: { ...env, HOME, XDG_DATA_HOME }, print: () => {} });
+    const from = await requestCount();
+
+    expect((await calls.getxattr('ahead/a.jpg', 'user.cfs.thumbnail')).byteLength).toBeGreaterThan(0);
+
+    const large = join(process.env.XDG_CACHE_HOME ?? join(HOME, '.cache'), 'thumbnails/large');
+    const cached = (): readonly string[] => {
+      const names = ['b.jpg', 'c.jpg'].map((each) => {
+        const uri = `file://${inMount(`ahead/${each}`)}`;
+        return `${createHash('md5').update(uri).digest('hex')}.png`;
+      });
+      return names.filter((each) => existsSync(join(large, each)));
+    };
+    await expect.poll(cached, { timeout: 60_000, interval: 100 }).toHaveLength(2);
+    expect(await dataRequests(from)).toEqual({ files: 3, versions: 0 });
   });
 });

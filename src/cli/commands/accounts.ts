@@ -5,6 +5,7 @@ import { StorageError, UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
 import { type AccountPaths, accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
 import { chooseAccount } from '../../mount/account-file.ts';
+import { removeThumbnails } from '../../mount/desktop-thumbnails.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { localFiles } from '../../mount/pending-changes.ts';
@@ -47,7 +48,11 @@ function accountRecord({ name, username, origin, status }: AccountState) {
  * @throws UsageError (alreadyMounted) while it is mounted · (pending) if `forget` would lose data
  */
 export async function logoutCommand(
-  deps: CommandOutput & { readonly paths: Paths; readonly clock: Clock },
+  deps: CommandOutput & {
+    readonly paths: Paths;
+    readonly clock: Clock;
+    readonly env: Readonly<Record<string, string | undefined>>;
+  },
   flags: { readonly account: string | null; readonly forget: boolean },
 ): Promise<number> {
   const { name, account } = chooseAccount(deps.paths, flags.account);
@@ -78,7 +83,10 @@ export async function logoutCommand(
       );
     }
     rmSync(files.accountFile);
-    if (flags.forget) rmSync(files.directory, { recursive: true, force: true });
+    if (flags.forget) {
+      rmSync(files.directory, { recursive: true, force: true });
+      await removeThumbnails(deps.env, name);
+    }
   } finally {
     for (const store of held) await store.close();
   }

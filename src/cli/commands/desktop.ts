@@ -2,17 +2,16 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, w
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
 import { UsageError } from '../../base/errors.ts';
 import { thumbnailersDirectory } from '../../config/paths.ts';
+import { removeThumbnails } from '../../mount/desktop-thumbnails.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { withPath } from '../../mount/failure.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { jpegThumbnailer, PERL, thumbnailerEntry } from './thumbnailer-entry.ts';
+import { ENTRY_NAME, jpegThumbnailer, PERL, thumbnailerEntry } from '../../mount/thumbnailer-entry.ts';
 
 interface DesktopDeps {
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly print: (text: string) => void;
 }
-
-const ENTRY = 'cfs-mount.thumbnailer';
 
 /**
  * `cfs desktop install`: file managers of this user show thumbnails of JPEG files in a mount without reading the files. For all other
@@ -24,7 +23,7 @@ export function installDesktop(deps: DesktopDeps): number {
   if (!existsSync(PERL))
     throw new UsageError(`${PERL} does not exist: install Perl (on Debian: apt install perl-base)`);
   const folder = thumbnailersDirectory(deps.env);
-  const path = join(folder, ENTRY);
+  const path = join(folder, ENTRY_NAME);
   const other = otherThumbnailer(deps);
   try {
     mkdirSync(folder, { recursive: true });
@@ -44,8 +43,10 @@ export function installDesktop(deps: DesktopDeps): number {
 }
 
 /** `cfs desktop uninstall`: also a success where nothing is installed. */
-export function uninstallDesktop({ env, print }: DesktopDeps): number {
-  const path = join(thumbnailersDirectory(env), ENTRY);
+export async function uninstallDesktop({ env, print }: DesktopDeps): Promise<number> {
+  const path = join(thumbnailersDirectory(env), ENTRY_NAME);
+  const thumbnails = await removeThumbnails(env, null);
+  if (thumbnails > 0) print(`removed ${thumbnails} thumbnails that mounts wrote\n`);
   if (!existsSync(path)) {
     print('the thumbnailer is not installed\n');
     return exitCode('ok');
@@ -75,7 +76,7 @@ function otherThumbnailer({ env }: DesktopDeps): string | null {
 
 function entriesIn(folder: string): readonly string[] {
   try {
-    const isOther = (name: string): boolean => name.endsWith('.thumbnailer') && name !== ENTRY;
+    const isOther = (name: string): boolean => name.endsWith('.thumbnailer') && name !== ENTRY_NAME;
     return readdirSync(folder).filter(isOther).sort();
   } catch {
     return [];

@@ -49,3 +49,15 @@ export function jpegThumbnailer(entry: string): { readonly exec: string; readonl
   const isForJpeg = textOf('MimeType')?.split(';').includes('image/jpeg') === true;
   return exec === null || !isForJpeg ? null : { exec: exec.trim(), tryExec: textOf('TryExec')?.trim() ?? null };
 }
+
+/**
+ * The command of the thumbnailer for files elsewhere, from our own entry.
+ *
+ * @returns its words, in which `%u`, `%i`, `%o` and `%s` are to be replaced; null without one, or if a shell would have to split it
+ */
+export function otherCommand(entry: string): readonly string[] | null {
+  const other = /^Exec=.* %u %i %o (.+)$/m.exec(entry)?.[1];
+  return other === undefined || /["'\\]/.test(other) ? null : other.trim().split(/\s+/);
+}
+
+export const ENTRY_NAME = 'cfs-mount.thumbnailer';

@@ -1,0 +1,55 @@
+import type { Clock } from '../base/clock.ts';
+import { FsError } from '../base/errors.ts';
+import type { Inode } from '../base/vocabulary.ts';
+import type { StoreReader } from '../store/tables.ts';
+import { pathOf } from '../sync/sync-event.ts';
+import type { ThumbnailCache } from './thumbnails-ahead.ts';
+
+const FILES_MAX = 1_000;
+/** A thumbnailer whose read failed takes a moment to note the failure. */
+const LATE_MS = 5_000;
+
+/**
+ * Files whose bytes were refused to a program because the service did not answer. A desktop takes such a picture for a broken one, and never
+ * tries again while its mtime stays. When the service is back, the notes about exactly these files are removed.
+ */
+export class RefusedReads {
+  readonly #store: StoreReader;
+  readonly #cache: Pick<ThumbnailCache, 'retry'>;
+  readonly #clock: Clock;
+  readonly #refused = new Set<Inode>();
+
+  constructor(deps: { store: StoreReader; cache: Pick<ThumbnailCache, 'retry'>; clock: Clock }) {
+    this.#store = deps.store;
+    this.#cache = deps.cache;
+    this.#clock = deps.clock;
+  }
+
+  /** Passes the answer of a read on, and learns from it. */
+  watched<T>(ino: Inode, answer: Promise<T>): Promise<T> {
+    answer.then(
+      () => this.answered(),
+      (error: unknown) => {
+        if (error instanceof FsError && (error.errno === 'ETIMEDOUT' || error.errno === 'EIO')) this.#add(ino);
+      },
+    );
+    return answer;
+  }
+
+  /** The service answers. */
+  answered(): void {
+    if (this.#refused.size === 0) return;
+    const paths = [...this.#refused].map((ino) => pathOf(this.#store, ino));
+    this.#refused.clear();
+    void this.#cache.retry(paths);
+    this.#clock.after(LATE_MS, () => void this.#cache.retry(paths));
+  }
+
+  #add(ino: Inode): void {
+    for (const oldest of this.#refused) {
+      if (this.#refused.size < FILES_MAX) break;
+      this.#refused.delete(oldest);
+    }
+    this.#refused.add(ino);
+  }
+}
