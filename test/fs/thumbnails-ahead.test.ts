@@ -102,6 +102,27 @@ test('the first read fetches the pictures that follow, at most 200, and each is 
   expect(requests.slice(202)).not.toContain('p052');
 });
 
+test('a read of a picture whose turn has not come asks itself, and starts no second batch', async () => {
+  fill(300);
+  let goOn = (): void => {};
+  const held = new Promise<void>((resolve) => {
+    goOn = resolve;
+  });
+  answer = async (name) => {
+    if (name !== 'p000' && name !== 'p150') await held;
+    return Buffer.alloc(10);
+  };
+
+  await read('p000');
+  await settled(5);
+  await read('p150');
+  goOn();
+  await settled(201);
+
+  expect(new Set(requests).size).toBe(201);
+  expect(requests).not.toContain('p201');
+});
+
 /** [S-desktop-4] */
 test('what no program has read is cached when the folder has been quiet for five seconds, and nothing else', async () => {
   fill(4);

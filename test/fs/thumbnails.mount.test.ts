@@ -1,7 +1,17 @@
 import { createHash } from 'node:crypto';
-import { chmodSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed } from 'vitest';
 import { installDesktop } from '../../src/cli/commands/desktop.ts';
 import { pathsOf } from '../../src/config/paths.ts';
@@ -53,7 +63,17 @@ describe.skipIf(MISSING !== null)(titled('thumbnails', MISSING), () => {
     original = await sharp({ create: { width: 900, height: 600, channels: 3, background: 'grey', noise } })
       .jpeg()
       .toBuffer();
-    mount = await MountFixture.start({ serverFlags: ['--log-level', 'debug'], flags: ['--settle', '1h'] });
+    mkdirSync(join(home, 'programs'));
+    symlinkSync('/usr/bin/cat', join(home, 'programs/cat'));
+    const fusermount = (process.env.PATH ?? '').split(delimiter).map((folder) => join(folder, 'fusermount3'));
+    for (const path of fusermount.filter((each) => existsSync(each)).slice(0, 1))
+      symlinkSync(path, join(home, 'programs/fusermount3'));
+    mount = await MountFixture.start({
+      serverFlags: ['--log-level', 'debug'],
+      flags: ['--settle', '1h'],
+      // Without bubblewrap, in whose sandbox the thumbnailer of this test would not exist; and with a cache of its own.
+      env: { PATH: join(home, 'programs'), XDG_CACHE_HOME: join(home, 'cache') },
+    });
     const other = await OtherProgram.signIn(mount.server.account);
     const folder = await other.client.createFolder(other.systemFolder('2'), 'photos');
     for (let at = 0; at < PICTURES; at++)
@@ -187,7 +207,7 @@ describe.skipIf(MISSING !== null)(titled('thumbnails', MISSING), () => {
 
     expect((await calls.getxattr('ahead/a.jpg', 'user.cfs.thumbnail')).byteLength).toBeGreaterThan(0);
 
-    const large = join(process.env.XDG_CACHE_HOME ?? join(HOME, '.cache'), 'thumbnails/large');
+    const large = join(home, 'cache/thumbnails/large');
     const cached = (): readonly string[] => {
       const names = ['b.jpg', 'c.jpg'].map((each) => {
         const uri = `file://${inMount(`ahead/${each}`)}`;

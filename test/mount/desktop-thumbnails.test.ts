@@ -35,14 +35,18 @@ beforeEach(() => {
   home = mkdtempSync(join(tmpdir(), 'cfs-thumbs-'));
   env = {
     HOME: home,
-    PATH: '/nowhere:/usr/bin:/bin',
+    // Without bubblewrap: the thumbnailer below is not in /usr.
+    PATH: '/nowhere',
     XDG_DATA_HOME: join(home, 'data'),
     XDG_CACHE_HOME: join(home, 'cache'),
   };
   // The thumbnailer of the system: its output is the picture above, if its input is a JPEG.
   writeFileSync(join(home, 'picture.png'), PNG);
   const program = join(home, 'thumbnailer');
-  writeFileSync(program, `#!/bin/sh\nset -e\ngrep -q jpeg "$1"\ncat ${join(home, 'picture.png')} > "$2"\n`);
+  writeFileSync(
+    program,
+    `#!/bin/sh\nset -e; PATH=/usr/bin:/bin\ngrep -q jpeg "$1"\ncat ${join(home, 'picture.png')} > "$2"\n`,
+  );
   chmodSync(program, 0o755);
   install(`${program} %i %o`);
 });
