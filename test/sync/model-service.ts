@@ -111,7 +111,8 @@ export class ModelService implements RemoteChanges, UploadService {
     return this.#ask(`relocate ${url} ${name}`, signal, () => {
       const resource = this.#get(url);
       this.#get(parent);
-      for (let at: ResourceUrl | null = parent; at !== null; at = this.#get(at).parent) {
+      // A folder above may be deleted: what it contained stays, reachable by its address (docs/service.md).
+      for (let at: ResourceUrl | null = parent; at !== null; at = this.resources.get(at)?.parent ?? null) {
         if (at === url) this.#refuse(403, `${name} into itself`);
       }
       if (this.isInTrash(parent)) this.violations.push(`${name} is moved into what was trashed`);

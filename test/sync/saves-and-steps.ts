@@ -520,7 +520,8 @@ export class SavesAndSteps {
       }
       case 'delete': {
         const path = pathOf(step.at);
-        await this.#seenIn(path);
+        // A file that another client made since would be deleted unseen.
+        if (!(await this.#seenIn(path))) return null;
         await this.#done(mount.unlink(path));
         return path;
       }
@@ -869,18 +870,21 @@ export class SavesAndSteps {
   }
 
   /** Whoever writes over it, or deletes it, saw it: as it is here, or as it is about to be. */
-  async #seenIn(path: string): Promise<void> {
+  async #seenIn(path: string): Promise<boolean> {
     const { mount } = this.#world;
     try {
       const { ino } = await this.#done(mount.stat(path));
       for (const half of this.#half.values()) if (half.ino === ino) this.#mayGo.add(text(half.bytes));
+      this.#thereOf(ino); // its bytes may not be readable now
       const fd = await this.#done(mount.open(path, constants.O_RDONLY));
       this.#mayGo.add(text(await this.#all(fd)));
       await this.#done(mount.close(fd));
       this.#thereOf(ino);
     } catch (error) {
       if (!(error instanceof FsError)) throw error;
+      return error.errno !== 'ENOENT';
     }
+    return true;
   }
 
   /** What the service has of it goes with what is seen here. */

@@ -145,6 +145,26 @@ const ONCE_FAILED: Readonly<Record<'alone' | 'shared', History[]>> = {
     ],
   ],
   shared: [
+    // Another client moved a folder into one that was just deleted for ever: it stays, reachable by its address only.
+    [
+      [
+        { isFolder: false, at: 0, name: 0 },
+        { isFolder: true, at: 0, name: 3 },
+        { isFolder: false, at: 0, name: 2 },
+        { isFolder: true, at: 0, name: 1 },
+      ],
+      [
+        { do: 'remove-all', at: 0, name: 3 },
+        { do: 'rename', at: 0, to: 7, name: 0 },
+        { do: 'mkdir', at: 0, name: 0 },
+        { do: 'write', at: 25, name: 0 },
+        { do: 'restart', took: false },
+        { do: 'restart', took: false },
+        { do: 'answer', which: 7 },
+        { do: 'rename', at: 7, to: 1, name: 1 },
+        { do: 'foreign', what: 2, at: 31, to: 10, name: 0 },
+      ],
+    ],
     // A deletion for ever took effect unheard, could not be found out, and was discarded: what is shown then has no bytes.
     [
       [{ isFolder: false, at: 0, name: 1 }],
