@@ -5,9 +5,11 @@ import type { Session } from '../accounts.ts';
 import { shortMediaType } from '../default-media-type.ts';
 import { namedPage, type Page, sorted } from '../list-page.ts';
 import { randomSuffix } from '../random-suffix.ts';
+import { Refusal } from '../refusal.ts';
 import { checkName, DEFAULT_PAGE, type NameRules, type Need, nameHash, type Relocation } from '../repository.ts';
 import { type FileRow, type FolderRow, type ResourceRow, TOP } from '../rows.ts';
 import type { FileChange, RepositoryRules, ShownFolder } from '../rules.ts';
+import { GroupedCalls } from './grouped-calls.ts';
 import type { Postgres } from './postgres.ts';
 import { checkId, fileRow, folderRow, resourceRow, type SqlResource } from './postgres-rows.ts';
 
@@ -17,6 +19,8 @@ export class PostgresRepository implements RepositoryRules {
   readonly #postgres: Postgres;
   readonly #clock: Clock;
   readonly #names: 'any' | 'unique' | 'folded';
+  /** By parent folder, which creations lock until their commit. */
+  readonly #creations = new GroupedCalls<Creation, ResourceId>((creations) => this.#addTogether(creations));
 
   constructor(deps: { postgres: Postgres; clock: Clock; rules: NameRules; pageMax: number }) {
     this.#postgres = deps.postgres;
@@ -161,21 +165,31 @@ export class PostgresRepository implements RepositoryRules {
   ): Promise<ResourceId> {
     checkId(parent);
     checkName(name);
-    const { uid, local } = await this.#postgres.one<SqlResource>(
-      'SELECT * FROM add_entry($1, $2, $3, $4, $5, $6, $7, $8, NULL, $9, $10, $11)',
-      caller,
-      parent.uid,
-      parent.local,
-      role === null,
-      name,
-      nameHash(name),
-      mediaType,
-      role,
-      randomSuffix(),
+    const key = `${parent.uid}/${parent.local}`;
+    return this.#creations.call(key, { caller, parent, name, mediaType, role, suffix: randomSuffix() });
+  }
+
+  async #addTogether(creations: readonly Creation[]): Promise<PromiseSettledResult<ResourceId>[]> {
+    const { uid, local: parent } = (creations[0] as Creation).parent;
+    const rows = await this.#postgres.rows<{ local: string } & Outcome>(
+      'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+      creations.map(({ caller }) => caller),
+      uid,
+      parent,
+      creations.map(({ role }) => role === null),
+      creations.map(({ name }) => name),
+      creations.map(({ name }) => nameHash(name)),
+      creations.map(({ mediaType }) => mediaType),
+      creations.map(({ role }) => role),
+      creations.map(({ suffix }) => suffix),
       this.#names,
       this.#clock.nowMs(),
     );
-    return { uid, local };
+    return rows.map(({ local, refusal, message }) =>
+      refusal === null
+        ? { status: 'fulfilled', value: { uid, local } }
+        : { status: 'rejected', reason: new Refusal(refusal, message) },
+    );
   }
 
   async #change(caller: string, id: ResourceId, isFile: boolean, change: FileChange): Promise<SqlResource> {
@@ -200,6 +214,22 @@ export class PostgresRepository implements RepositoryRules {
       this.#names,
     );
   }
+}
+
+interface Creation {
+  readonly caller: string;
+  readonly parent: ResourceId;
+  readonly name: string;
+  readonly mediaType: string | null;
+  /** Null for a file. */
+  readonly role: FolderRow['role'] | null;
+  readonly suffix: string;
+}
+
+/** Of one call of a group. `refusal`: the HTTP status, or null. */
+interface Outcome {
+  readonly refusal: number | null;
+  readonly message: string;
 }
 
 function kindsOf({ type }: ListingQuery): readonly boolean[] {

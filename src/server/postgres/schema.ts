@@ -257,6 +257,28 @@ export const MIGRATIONS: readonly string[] = [
     RETURN r;
   END $$;
 
+  -- Several creations in one folder and one commit. A refused one leaves nothing behind, and does not affect the others.
+  CREATE FUNCTION add_entries(
+    callers text[], the_uid text, the_parent text, file boolean[], new_names text[], hashes text[], media_types text[],
+    roles text[], suffixes text[], names text, now_ms bigint
+  ) RETURNS TABLE (local text, refusal integer, message text) LANGUAGE plpgsql AS $$
+  BEGIN
+    FOR i IN 1..cardinality(suffixes) LOOP
+      BEGIN
+        local := (add_entry(callers[i], the_uid, the_parent, file[i], new_names[i], hashes[i], media_types[i], roles[i],
+          NULL, suffixes[i], names, now_ms)).local;
+        refusal := NULL;
+        message := NULL;
+      EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE NOT LIKE 'CF%' THEN RAISE; END IF;
+        local := NULL;
+        refusal := substr(SQLSTATE, 3)::integer;
+        message := SQLERRM;
+      END;
+      RETURN NEXT;
+    END LOOP;
+  END $$;
+
   CREATE FUNCTION lies_within(the_uid text, at text, ancestor text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
   BEGIN
     FOR depth IN 1..10000 LOOP

@@ -87,6 +87,19 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
     expect(entries.map(({ name }) => name)).toEqual(['one', 'two']);
   });
 
+  test('creations that wait in one folder end each with its own outcome', async () => {
+    const parent = await newFolder('p');
+    const { nameHash } = await import('../../../src/server/repository.ts');
+    await addFirst(parent.local, 'taken', nameHash('taken'));
+    const names = ['a', 'taken', 'b', 'a'];
+    const outcomes = Promise.all(names.map((name) => outcome(newFile(parent, name))));
+    await until(isWaiting);
+    await first.rows('COMMIT');
+    expect(await outcomes).toEqual(['done', 409, 'done', 409]);
+    const { entries } = await backEnd.rules.repository.list(account.uid, parent, ALL);
+    expect(entries.map(({ name }) => name)).toEqual(['taken', 'a', 'b']);
+  });
+
   test('a second creation at the top level waits for the first', async () => {
     await first.rows(
       `SELECT add_entry($1, $1, 'folders', false, 'one', 'hash', NULL, 'sync', NULL, '1', 'any', 0)`,

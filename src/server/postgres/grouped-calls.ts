@@ -1,0 +1,58 @@
+import { setImmediate as nextTurn } from 'node:timers/promises';
+
+/**
+ * Calls of one key run in sequence, in groups: calls that arrive while a group of their key runs form the next group. Under
+ * load, calls that wait for the same lock and the same commit share both (docs/adr/0043).
+ */
+export class GroupedCalls<Call, Answer> {
+  readonly #run: (calls: readonly Call[]) => Promise<readonly PromiseSettledResult<Answer>[]>;
+  /** The calls that wait for the running group of their key. */
+  readonly #waiting = new Map<string, Waiting<Call, Answer>[]>();
+
+  /** @param run returns one answer per call, in their order. If it rejects, every call of the group rejects with that error. */
+  constructor(run: (calls: readonly Call[]) => Promise<readonly PromiseSettledResult<Answer>[]>) {
+    this.#run = run;
+  }
+
+  call(key: string, call: Call): Promise<Answer> {
+    return new Promise((resolve, reject) => {
+      const one = { call, resolve, reject };
+      const waiting = this.#waiting.get(key);
+      if (waiting !== undefined) waiting.push(one);
+      else void this.#runAll(key, [one]);
+    });
+  }
+
+  async #runAll(key: string, waiting: Waiting<Call, Answer>[]): Promise<void> {
+    this.#waiting.set(key, waiting);
+    for (;;) {
+      // Callers that a group answered call again in the same turn of the event loop.
+      await nextTurn();
+      if (waiting.length === 0) break;
+      await this.#runOne(waiting.splice(0, GROUP_MAX));
+    }
+    this.#waiting.delete(key);
+  }
+
+  async #runOne(group: readonly Waiting<Call, Answer>[]): Promise<void> {
+    try {
+      const answers = await this.#run(group.map(({ call }) => call));
+      for (const [at, { resolve, reject }] of group.entries()) {
+        const answer = answers[at];
+        if (answer?.status === 'fulfilled') resolve(answer.value);
+        else reject(answer?.reason ?? new Error('no answer to a call of a group'));
+      }
+    } catch (error) {
+      for (const { reject } of group) reject(error);
+    }
+  }
+}
+
+interface Waiting<Call, Answer> {
+  readonly call: Call;
+  readonly resolve: (answer: Answer) => void;
+  readonly reject: (reason: unknown) => void;
+}
+
+/** PostgreSQL keeps 64 subtransactions of a transaction in memory that others read fast (PGPROC_MAX_CACHED_SUBXIDS). */
+const GROUP_MAX = 64;
