@@ -388,6 +388,33 @@ export class Ground {
     return { url: `${answer.headers.get('location')}/data`, authorization: this.token };
   }
 
+  /** The URL of the mounted folder. @returns {Promise<string>} */
+  async home() {
+    await this.#rcloneConfig();
+    const headers = { authorization: String(this.token) };
+    return firstGroup(/<magicBriefcase>([^<]+)</, await (await fetch(`${this.origin}/user`, { headers })).text());
+  }
+
+  /** Creates a folder as another client. @param {string} parent @param {string} name */
+  newFolder(parent, name) {
+    return this.#post(parent, `<folder><displayName>${name}</displayName></folder>`);
+  }
+
+  /** Creates a file without data as another client. @param {string} parent @param {string} name */
+  newFile(parent, name) {
+    return this.#post(parent, `<file><displayName>${name}</displayName><mediaType>text/plain</mediaType></file>`);
+  }
+
+  /** @param {string} url @param {string} body @returns the URL of the new resource */
+  async #post(url, body) {
+    const headers = { authorization: String(this.token), 'content-type': 'application/xml' };
+    const answer = await fetch(url, { method: 'POST', headers, body });
+    await answer.text();
+    const location = answer.headers.get('location');
+    if (location === null) throw new Error(`POST ${url}: ${answer.status}`);
+    return location;
+  }
+
   /** @param {string} directory */
   unmount(directory) {
     spawnSync('fusermount3', ['-u', directory], { timeout: 30_000 });

@@ -77,7 +77,7 @@ export class Freshness {
     this.#readTimeoutMs = deps.options.readTimeoutMs;
     this.#health = deps.health;
     this.#watched = new WatchedFolders({ clock: deps.clock, ttlMs: deps.options.dirTtlMs });
-    const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
+    const list = (folder: Inode) => this.#underWay.get(folder)?.listing ?? this.#list(folder);
     this.#ahead = new ListingAhead({ tree: deps.tree, list, log: deps.log });
     this.#behind = new BackgroundListings({
       isDue: (folder) =>
@@ -95,7 +95,7 @@ export class Freshness {
     this.#missing = new MissingEntries({
       ...{ tree: deps.tree, listing: deps.listing, fence: deps.fence, clock: deps.clock, log: deps.log },
       stop: this.#stop.signal,
-      list: (folder, accept) => this.#list(folder, accept),
+      list: (folder, accept) => this.#list(folder, { accept }),
       underWay: (folder) => this.#underWay.get(folder)?.listing.catch(() => {}),
       onHeld: deps.onHeld ?? (() => {}),
       unanswered: (error) => this.#health.unanswered(error),
@@ -137,7 +137,7 @@ export class Freshness {
     const { pausing } = this.#health;
     if (pausing !== null && (underWay === undefined || this.#openWaitLeftMs(underWay) <= 0))
       return Promise.reject(pausing);
-    const listing = underWay?.listing ?? this.#list(folder, false);
+    const listing = underWay?.listing ?? this.#list(folder, { isAwaited: true });
     this.#ahead.looked(folder, true);
     const waiting = new AbortController();
     const late = this.#clock.sleep(this.#readTimeoutMs, waiting.signal).then(
@@ -190,10 +190,12 @@ export class Freshness {
     for (const each of folders) {
       // A listing in progress may have been requested before the state that the caller wants to see.
       await this.#underWay.get(each)?.listing.catch(() => {});
-      await (this.#underWay.get(each)?.listing ?? this.#list(each, accept)).catch((error: unknown) => {
-        // The refresh has found that the folder was deleted: a normal result.
-        if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
-      });
+      await (this.#underWay.get(each)?.listing ?? this.#list(each, { accept, isAwaited: true })).catch(
+        (error: unknown) => {
+          // The refresh has found that the folder was deleted: a normal result.
+          if (!(error instanceof FsError && error.errno === 'ENOENT')) throw error;
+        },
+      );
       if (!this.#stop.signal.aborted) await this.#revalidate(each, this.#stop.signal);
     }
   }
@@ -207,19 +209,21 @@ export class Freshness {
 
   /** Never rejects. */
   #inBackground(folder: Inode): Promise<void> {
-    const listing = this.#underWay.get(folder)?.listing ?? this.#list(folder, false);
+    const listing = this.#underWay.get(folder)?.listing ?? this.#list(folder);
     return listing.catch((err: unknown) => this.#log.debug({ err, folder }, 'listing not refreshed'));
   }
 
-  #list(folder: Inode, accept: boolean): Promise<void> {
-    const listing = this.#listNow(folder, accept).finally(() => this.#underWay.delete(folder));
+  /** `isAwaited`: a program waits for it */
+  #list(folder: Inode, options: { readonly accept?: boolean; readonly isAwaited?: boolean } = {}): Promise<void> {
+    const { accept = false, isAwaited = false } = options;
+    const listing = this.#listNow(folder, accept, isAwaited).finally(() => this.#underWay.delete(folder));
     this.#underWay.set(folder, { listing, begunMs: this.#clock.elapsedMs() });
     // Waiters get the error; without a waiter it must not become an unhandled rejection.
     listing.catch(() => {});
     return listing;
   }
 
-  async #listNow(folder: Inode, accept: boolean): Promise<void> {
+  async #listNow(folder: Inode, accept: boolean, isAwaited: boolean): Promise<void> {
     const node = this.#tree.node(folder);
     if (node === undefined) throw new FsError('ENOENT');
     if (node.kind !== 'folder') throw new FsError('ENOTDIR');
@@ -228,7 +232,9 @@ export class Freshness {
     const requestedMs = this.#clock.nowMs();
     const refused = this.#missing.takeRefused(folder);
     try {
-      const { entries, serverTimeMs } = await listPages(this.#listing, node.remote.resource, this.#stop.signal);
+      const { resource } = node.remote;
+      const pages = await listPages(this.#listing, resource, this.#stop.signal, { isAwaited });
+      const { entries, serverTimeMs } = pages;
       this.#health.answered('opener');
       const listed = { folder, sequence, requestedMs, serverTimeMs };
       const outcome = await this.#missing.merge(listed, entries);

@@ -5,25 +5,40 @@ import type { Tree } from './tree.ts';
 /** Limit of concurrent speculative listings: one document connection stays free for requested ones. */
 const UNDER_WAY_MAX = 7;
 /** Largest read-ahead, in folders that were never listed. */
-const WINDOW_MAX = 16;
-/** Limit of siblings scanned for such folders. */
+const WINDOW_MAX = 32;
+/** Limit of siblings that one scan looks at. */
 const SIBLINGS_MAX = 2000;
+/** Limit of folders that one visit looks at. */
+const LOOKED_AT_MAX = 256;
 /** Limit of tracked parents. */
 const WALKS_MAX = 32;
 /** Limit of remembered folders that no reader has visited: the windows of all walks. */
 export const AHEAD_MAX = WALKS_MAX * WINDOW_MAX;
 
+/** A reader that visits folders of one parent. */
+interface Walk {
+  readonly parent: Inode;
+  /** Number of folders visited. */
+  steps: number;
+  /** Sibling folders in the order of their names, by the last scan. */
+  folders: readonly Inode[];
+  /** Index of the last visited folder in `folders`. */
+  at: number;
+  isBackward: boolean;
+}
+
 /**
  * Lists folders ahead of a reader that walks through siblings (`ls -R`, `find`, `cp -r`, a file manager's tree), so
  * that it does not wait for one listing after another. The second folder opened in the same parent starts the
- * read-ahead.
+ * read-ahead. It lists the nearest folders in the direction of the walk first, then the nearest on the other side: some
+ * programs walk backward, or with several threads.
  */
 export class ListingAhead {
   readonly #tree: Pick<Tree, 'node' | 'children' | 'isComplete'>;
   readonly #list: (folder: Inode) => Promise<void>;
   readonly #log: Logger;
-  /** Number of folders visited, by parent; least recently used first. */
-  readonly #walks = new Map<Inode, { steps: number }>();
+  /** By parent; least recently used first. */
+  readonly #walks = new Map<Inode, Walk>();
   /** Listed ahead, not yet visited; oldest first. */
   readonly #ahead = new Set<Inode>();
   #underWay = 0;
@@ -40,18 +55,24 @@ export class ListingAhead {
 
   /** A reader opened a folder. `first`: it was never listed. */
   looked(folder: Inode, first: boolean): void {
-    if (!first && !this.#ahead.delete(folder)) return;
+    const isAhead = this.#ahead.delete(folder);
+    if (!first && !isAhead) return;
     const local = this.#tree.node(folder)?.local;
     if (local == null || folder === ROOT_INODE) return;
-    const walk = this.#walks.get(local.parent) ?? { steps: 0 };
-    this.#walks.delete(local.parent);
-    this.#walks.set(local.parent, walk);
+    const { parent, name } = local;
+    const walk = this.#walks.get(parent) ?? { parent, steps: 0, folders: [], at: 0, isBackward: false };
+    this.#walks.delete(parent);
+    this.#walks.set(parent, walk);
     for (const oldest of this.#walks.keys()) {
       if (this.#walks.size <= WALKS_MAX) break;
       this.#walks.delete(oldest);
     }
     walk.steps += 1;
-    if (walk.steps > 1) this.#fill(local.parent, local.name);
+    if (walk.steps === 1) return;
+    this.#unlessDamaged(walk, () => {
+      this.#step(walk, folder, name);
+      this.#fill(walk);
+    });
   }
 
   /** Number of folders that were listed ahead and not visited yet. */
@@ -59,54 +80,80 @@ export class ListingAhead {
     return this.#ahead.size;
   }
 
-  /**
-   * As `#listBehind`. A damaged row of a sibling ends the read-ahead without an error for the reader of an intact
-   * folder.
-   */
-  #fill(parent: Inode, name: string): void {
+  /** A damaged row of a sibling ends the read-ahead without an error for the reader of an intact folder. */
+  #unlessDamaged(walk: Walk, act: () => void): void {
     try {
-      this.#listBehind(parent, name);
+      act();
     } catch (err) {
-      this.#log.debug({ err, folder: parent }, 'not listed ahead');
+      this.#log.debug({ err, folder: walk.parent }, 'not listed ahead');
     }
   }
 
-  /** Lists the folders of `parent` after `name`: the longer the walk, the more. */
-  #listBehind(parent: Inode, name: string): void {
-    const walk = this.#walks.get(parent);
-    if (walk === undefined || this.#underWay >= UNDER_WAY_MAX) return;
+  /** Finds the visited folder among its siblings, and the direction of the walk. */
+  #step(walk: Walk, folder: Inode, name: string): void {
+    let at = walk.folders.indexOf(folder);
+    if (at !== -1) {
+      walk.isBackward = at < walk.at;
+    } else {
+      if (walk.folders.length === 0) walk.folders = this.#foldersIn(walk.parent);
+      at = walk.folders.indexOf(folder);
+      if (at === -1) {
+        walk.folders = [folder, ...this.#foldersIn(walk.parent, name)];
+        at = 0;
+      }
+      walk.isBackward = false;
+    }
+    walk.at = at;
+  }
+
+  #foldersIn(parent: Inode, after?: string): Inode[] {
+    const folders: Inode[] = [];
+    let looked = 0;
+    for (const { node } of this.#tree.children(parent, after)) {
+      if (looked++ === SIBLINGS_MAX) break;
+      if (node.kind === 'folder') folders.push(node.ino);
+    }
+    return folders;
+  }
+
+  /** Lists folders of the walk: the longer it is, the more. */
+  #fill(walk: Walk): void {
     let window = Math.min(2 * walk.steps, WINDOW_MAX);
     let looked = 0;
-    for (const { node } of this.#tree.children(parent, name)) {
-      if (window === 0 || this.#underWay >= UNDER_WAY_MAX || looked++ > SIBLINGS_MAX) return;
-      if (node.kind !== 'folder') continue;
-      if (this.#ahead.has(node.ino)) window -= 1;
-      if (this.#ahead.has(node.ino) || this.#tree.isComplete(node.ino)) continue;
-      window -= 1;
-      this.#start(parent, name, node.ino);
+    for (const folder of nextOf(walk)) {
+      if (window === 0 || this.#underWay >= UNDER_WAY_MAX || looked++ === LOOKED_AT_MAX) return;
+      if (this.#ahead.has(folder)) window -= 1;
+      else if (!this.#tree.isComplete(folder)) {
+        window -= 1;
+        this.#start(walk, folder);
+      }
     }
   }
 
-  #start(parent: Inode, name: string, folder: Inode): void {
+  #start(walk: Walk, folder: Inode): void {
     this.#ahead.add(folder);
     for (const oldest of this.#ahead) {
       if (this.#ahead.size <= AHEAD_MAX) break;
       this.#ahead.delete(oldest);
     }
     this.#underWay += 1;
-    const ended = () => {
-      this.#underWay -= 1;
-    };
     this.#list(folder).then(
       () => {
-        ended();
-        this.#fill(parent, name);
+        this.#underWay -= 1;
+        if (this.#walks.get(walk.parent) === walk) this.#unlessDamaged(walk, () => this.#fill(walk));
       },
       () => {
         // The reader will request it and get the error.
         this.#ahead.delete(folder);
-        ended();
+        this.#underWay -= 1;
       },
     );
+  }
+}
+
+/** The folders behind the last visited one, nearest first, then those before it. */
+function* nextOf({ folders, at, isBackward }: Walk): Generator<Inode, void> {
+  for (const step of isBackward ? [-1, 1] : [1, -1]) {
+    for (let index = at + step; index >= 0 && index < folders.length; index += step) yield folders[index] as Inode;
   }
 }

@@ -27,6 +27,7 @@ import {
   mergeEntries,
   type NodeChange,
 } from './listing-merge.ts';
+import { isEmpty } from './live-folder.ts';
 import { noteLocalFolders } from './local-folders.ts';
 import type { Names } from './names.ts';
 import { type ReceivedChange, receivedChanges } from './received-changes.ts';
@@ -163,6 +164,8 @@ export class ListingApplication {
     const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
     let changes = 0;
     let isTakenBack = false;
+    // A first listing has nothing to miss: all nodes that its merge leaves in the folder are its entries.
+    const wasEmpty = isEmpty(this.#store, folder);
     const postponed = new Map<ResourceUrl, RemoteEntry>();
     const waiting = byUrl.values();
     let step = STEP_NODES_MIN;
@@ -181,7 +184,7 @@ export class ListingApplication {
 
     const questions: MissingEntryQuestion[] = [];
     const view = { mayJudge: (ino: Inode) => this.#fence.mayJudge(ino, sequence) };
-    for (let after: string | undefined, more = true; more; ) {
+    for (let after: string | undefined, more = !wasEmpty; more; ) {
       more = false;
       let seen = 0;
       for (const [name, ino] of this.#store.scan('name', folder, after)) {

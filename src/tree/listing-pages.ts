@@ -1,5 +1,5 @@
 import { ProtocolError } from '../base/errors.ts';
-import { LISTING_PAGES_MAX, type RemoteEntry } from '../base/resources.ts';
+import { LISTING_PAGES_MAX, type ListingPage, type RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
 import type { RemoteListing } from './remote-listing.ts';
 
@@ -17,33 +17,146 @@ const ENTRIES_MAX = 1_000_000;
  * Limit of consecutive pages without a new entry. A change can cause one; a service that ignores `start` always does.
  */
 const STALE_PAGES_MAX = 3;
+/** Limit of pages requested side by side, and of those that wait for an earlier one. */
+const PAGES_AT_ONCE = 4;
+/** Pages requested beyond the last one that is known to exist: a listing costs at most that many useless requests. */
+const PAGES_AHEAD_MAX = 2;
+/** Smaller first pages are followed one by one: the repeated entry would cost too much. */
+const ENTRIES_SIDE_BY_SIDE_MIN = 100;
 
 /**
- * All pages of a folder, requested one after another. A concurrent change can hide an entry; missing entries are
- * probed.
+ * All pages of a folder. A concurrent change can hide an entry; missing entries are probed.
  *
+ * With `isAwaited`, pages after the first are requested side by side at the offsets that the length of the first page
+ * gives. The service numbers entries anew for each request, so each of these pages begins with the last entry of the
+ * page before. If a page does not, the page before is requested again, and the rest one by one. So is the rest behind a
+ * page of another length.
+ *
+ * @param options.isAwaited a program waits for the listing; other listings leave the connections to those
  * @throws ProtocolError for a listing that does not end · errors of `RemoteListing.listPage`
  */
 export async function listPages(
   listing: RemoteListing,
   folder: ResourceUrl,
   signal: AbortSignal,
+  options: { readonly isAwaited?: boolean } = {},
 ): Promise<ListedEntries> {
-  const entries = new Map<ResourceUrl, RemoteEntry>();
-  let serverTimeMs: number | null = null;
-  let stale = 0;
-  for (let start = 0, pages = 1, more = true; more; pages++) {
-    const page = await listing.listPage(folder, start, signal);
-    serverTimeMs ??= page.serverTimeMs;
-    const before = entries.size;
-    for (const entry of page.entries) entries.set(entry.url, entry);
-    start += page.entries.length;
-    more = page.hasMore && page.entries.length > 0;
-    stale = entries.size === before ? stale + 1 : 0;
-    // Limit the pages too: with one new entry per page, the entry limit would allow a million requests.
-    if (more && (stale === STALE_PAGES_MAX || pages === LISTING_PAGES_MAX || entries.size > ENTRIES_MAX)) {
-      throw new ProtocolError(`${folder}: the listing does not end`);
+  const collected = new CollectedPages(folder);
+  const ask = (start: number) => listing.listPage(folder, start, signal);
+  const first = await ask(0);
+  let start: number | null = collected.add(first) ? first.entries.length : null;
+  if (start !== null && options.isAwaited && start >= ENTRIES_SIDE_BY_SIDE_MIN) {
+    start = await collectSideBySide(collected, first, ask);
+  }
+  while (start !== null) {
+    const page = await ask(start);
+    start = collected.add(page) ? start + page.entries.length : null;
+  }
+  return collected;
+}
+
+/** @returns the offset from which the rest is to be requested; null at the end of the listing */
+async function collectSideBySide(
+  collected: CollectedPages,
+  first: ListingPage,
+  ask: (start: number) => Promise<ListingPage>,
+): Promise<number | null> {
+  const fullEntries = first.entries.length;
+  const stepEntries = fullEntries - 1;
+  const ahead = new PagesAhead((index) => ask(index * stepEntries), fullEntries);
+  let before = first;
+  for (let index = 1; ; index++) {
+    const page = await ahead.take(index);
+    if (page.entries[0]?.url !== before.entries.at(-1)?.url) {
+      ahead.stop();
+      // Entries have moved, perhaps into the page before.
+      return (index - 1) * stepEntries;
+    }
+    if (!collected.add(page)) return null;
+    if (page.entries.length !== fullEntries) return index * stepEntries + page.entries.length;
+    before = page;
+  }
+}
+
+/** Requests pages by index, from 1 on, some ahead of the one that is taken. Pages that are not taken are dropped. */
+class PagesAhead {
+  readonly #ask: (index: number) => Promise<ListingPage>;
+  readonly #fullEntries: number;
+  /** INVARIANT: bounded, so that a service that holds one page back cannot fill the memory with later ones. */
+  readonly #asked = new Map<number, Promise<ListingPage>>();
+  #next = 1;
+  /** The last page that is known to exist. */
+  #existing = 1;
+  #isStopped = false;
+
+  constructor(ask: (index: number) => Promise<ListingPage>, fullEntries: number) {
+    this.#ask = ask;
+    this.#fullEntries = fullEntries;
+    this.#fill();
+  }
+
+  /** Takes the pages in order. @throws errors of the request */
+  async take(index: number): Promise<ListingPage> {
+    const page = await (this.#asked.get(index) as Promise<ListingPage>);
+    this.#asked.delete(index);
+    this.#fill();
+    return page;
+  }
+
+  stop(): void {
+    this.#isStopped = true;
+  }
+
+  #fill(): void {
+    while (!this.#isStopped && this.#asked.size < PAGES_AT_ONCE && this.#next <= this.#existing + PAGES_AHEAD_MAX) {
+      const index = this.#next;
+      this.#next += 1;
+      const page = this.#ask(index);
+      this.#asked.set(index, page);
+      page.then(
+        ({ entries, hasMore }) => {
+          if (!hasMore || entries.length !== this.#fullEntries) this.stop();
+          this.#existing = Math.max(this.#existing, index + 1);
+          this.#fill();
+        },
+        () => this.stop(), // the error belongs to the page that is taken
+      );
     }
   }
-  return { entries: [...entries.values()], serverTimeMs };
+}
+
+/** The pages in the order of their offsets. */
+class CollectedPages implements ListedEntries {
+  readonly #folder: ResourceUrl;
+  readonly #byUrl = new Map<ResourceUrl, RemoteEntry>();
+  #serverTimeMs: number | null = null;
+  #pages = 0;
+  #stalePages = 0;
+
+  constructor(folder: ResourceUrl) {
+    this.#folder = folder;
+  }
+
+  get entries(): readonly RemoteEntry[] {
+    return [...this.#byUrl.values()];
+  }
+
+  get serverTimeMs(): number | null {
+    return this.#serverTimeMs;
+  }
+
+  /** @returns whether another page follows. @throws ProtocolError for a listing that does not end */
+  add(page: ListingPage): boolean {
+    this.#serverTimeMs ??= page.serverTimeMs;
+    const before = this.#byUrl.size;
+    for (const entry of page.entries) this.#byUrl.set(entry.url, entry);
+    this.#pages += 1;
+    this.#stalePages = this.#byUrl.size === before ? this.#stalePages + 1 : 0;
+    if (!page.hasMore || page.entries.length === 0) return false;
+    // Limit the pages too: with one new entry per page, the entry limit would allow a million requests.
+    if (this.#stalePages === STALE_PAGES_MAX || this.#pages === LISTING_PAGES_MAX || this.#byUrl.size > ENTRIES_MAX) {
+      throw new ProtocolError(`${this.#folder}: the listing does not end`);
+    }
+    return true;
+  }
 }

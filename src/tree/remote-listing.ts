@@ -7,8 +7,8 @@ import type { NodeKind, ResourceUrl } from '../base/vocabulary.ts';
  */
 export interface RemoteListing {
   /**
-   * One page of a folder, from entry `start` on. The next page starts at `start + entries.length`. Pages are requested
-   * one after another, because the service numbers entries anew for each request.
+   * One page of a folder, from entry `start` on. The next page starts at `start + entries.length`. The service numbers
+   * entries anew for each request, so pages requested side by side need an overlap (`listPages`).
    *
    * @throws ApiError 404 if the folder does not exist · TransportError without a response
    */

@@ -1,4 +1,5 @@
-import { expect, test } from 'vitest';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import { describe, expect, test } from 'vitest';
 import { LISTING_PAGES_MAX, type RemoteEntry } from '../../src/base/resources.ts';
 import { listPages } from '../../src/tree/listing-pages.ts';
 import { file, ROOT_URL } from './tree-fixture.ts';
@@ -68,4 +69,155 @@ test('a service that has one more entry on each page is given up after as many r
 
   const long = told((start) => ({ entries: page(start), hasMore: start < LISTING_PAGES_MAX - 1 }));
   expect((await listPages(long, ROOT_URL, never)).entries).toHaveLength(LISTING_PAGES_MAX);
+});
+
+describe('a listing that a program waits for', () => {
+  const PAGE = 100;
+  const entriesOf = (count: number) => Array.from({ length: count }, (_, n) => file(`${n}`, `name ${n}`));
+  const awaited = { isAwaited: true };
+
+  /** A folder in pages of 100. `held`: requests wait until they are let go, and `before` runs ahead of the answer. */
+  function paged(all: () => readonly RemoteEntry[], pageEntries = PAGE) {
+    const asked: number[] = [];
+    let underWay = 0;
+    const listing = {
+      asked,
+      mostUnderWay: 0,
+      before: async (_start: number) => {},
+      listPage: async (_folder: unknown, start: number) => {
+        asked.push(start);
+        underWay += 1;
+        listing.mostUnderWay = Math.max(listing.mostUnderWay, underWay);
+        await nextTurn();
+        await listing.before(start);
+        underWay -= 1;
+        const entries = all().slice(start, start + pageEntries);
+        return { entries, hasMore: start + pageEntries < all().length, serverTimeMs: null };
+      },
+      resource: async () => null,
+    };
+    return listing;
+  }
+
+  test.each([99, 100, 101, 199, 200, 201, 1_000, 1_090, 1_091, 1_092])(
+    '%i entries are all listed with at most three requests more than pages, several under way',
+    async (count) => {
+      const all = entriesOf(count);
+      const listing = paged(() => all);
+
+      const { entries } = await listPages(listing, ROOT_URL, never, awaited);
+
+      expect(entries).toEqual(all);
+      expect(listing.asked.length).toBeLessThanOrEqual(Math.ceil(count / PAGE) + 3);
+      expect(listing.mostUnderWay).toBeLessThanOrEqual(4);
+      if (count <= PAGE) expect(listing.asked).toEqual([0]);
+      if (count >= 1_000) expect(listing.mostUnderWay).toBeGreaterThan(2);
+    },
+  );
+
+  test('a listing for which nobody waits has one request under way', async () => {
+    const all = entriesOf(1_000);
+    const listing = paged(() => all);
+
+    expect((await listPages(listing, ROOT_URL, never)).entries).toEqual(all);
+    expect(listing.mostUnderWay).toBe(1);
+    expect(listing.asked).toHaveLength(10);
+  });
+
+  test.each([
+    // More than the repeated entry makes up for.
+    ['a deletion of three entries', (start: number) => start === 396, (all: RemoteEntry[]) => all.splice(50, 3)],
+    [
+      'a deletion of the last entry of a page',
+      (start: number) => start === 396,
+      (all: RemoteEntry[]) => all.splice(396, 1),
+    ],
+    [
+      'three new first entries before an earlier page is answered',
+      (start: number) => start === 99,
+      (all: RemoteEntry[]) => all.unshift(...[1, 2, 3].map((n) => file(`new-${n}`, 'new'))),
+    ],
+    ['a deletion of all later entries', (start: number) => start === 396, (all: RemoteEntry[]) => all.splice(300)],
+  ])('%s hides no other entry', async (_what, isMoment, change) => {
+    const all = entriesOf(1_000);
+    const listing = paged(() => all);
+    let isChanged = false;
+    listing.before = async (start) => {
+      if (isChanged || !isMoment(start)) return;
+      // The pages behind it are answered first.
+      for (let turn = 0; turn < 10; turn++) await nextTurn();
+      isChanged = true;
+      change(all);
+    };
+
+    const urls = new Set((await listPages(listing, ROOT_URL, never, awaited)).entries.map(({ url }) => url));
+
+    expect(isChanged).toBe(true);
+    for (const { url, name } of all) if (name !== 'new') expect(urls).toContain(url);
+  });
+
+  test('pages that get shorter are followed one by one', async () => {
+    const all = entriesOf(1_000);
+    const listing = paged(() => all);
+    const { listPage } = listing;
+    listing.listPage = async (folder, start) => {
+      const page = await listPage(folder, start);
+      return start < 300 ? page : { ...page, entries: page.entries.slice(0, 60), hasMore: start + 60 < all.length };
+    };
+
+    expect((await listPages(listing, ROOT_URL, never, awaited)).entries).toEqual(all);
+  });
+
+  test('a missing hasMore and a first empty page end the listing', async () => {
+    const all = entriesOf(298);
+    const listing = paged(() => all);
+    const { listPage } = listing;
+    listing.listPage = async (folder, start) => {
+      const page = await listPage(folder, start);
+      return { ...page, hasMore: page.entries.length > 0 };
+    };
+
+    expect((await listPages(listing, ROOT_URL, never, awaited)).entries).toEqual(all);
+  });
+
+  test('a service that holds one page back gets no more than three requests for later ones', async () => {
+    const listing = paged(() => entriesOf(100_000));
+    let release = () => {};
+    const held = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    listing.before = async (start) => {
+      if (start === 99) await held;
+    };
+    const listed = listPages(listing, ROOT_URL, AbortSignal.timeout(60_000), awaited);
+    for (let turn = 0; turn < 50; turn++) await nextTurn();
+    expect(listing.asked).toEqual([0, 99, 198, 297, 396]);
+    listing.before = async () => {
+      throw new Error('enough');
+    };
+    release();
+    await expect(listed).rejects.toThrow('enough');
+  });
+
+  test('a failure of a page beyond the end does no harm, a failure of a page does', async () => {
+    const all = entriesOf(250);
+    const listing = paged(() => all);
+    listing.before = async (start) => {
+      if (start >= 297) throw new Error('beyond');
+    };
+    expect((await listPages(listing, ROOT_URL, never, awaited)).entries).toEqual(all);
+
+    listing.before = async (start) => {
+      if (start === 198) throw new Error('in it');
+    };
+    await expect(listPages(listing, ROOT_URL, never, awaited)).rejects.toThrow('in it');
+  });
+
+  test('a service that ignores start is given up', async () => {
+    const page = entriesOf(PAGE);
+    const listing = told(() => ({ entries: page, hasMore: true }));
+
+    await expect(listPages(listing, ROOT_URL, never, awaited)).rejects.toMatchObject({ name: 'ProtocolError' });
+    expect(listing.asked.length).toBeLessThan(10);
+  });
 });
