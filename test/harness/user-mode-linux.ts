@@ -1,5 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, readFileSync, statfsSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { existsSync, mkdirSync, readFileSync, renameSync, statfsSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { missingPrograms, missingRoot } from './requirement.ts';
 
@@ -10,6 +12,8 @@ import { missingPrograms, missingRoot } from './requirement.ts';
 
 const MEMORY_MIB = 1024;
 const MODULES = '/usr/lib/uml/modules';
+const REGISTERS = new URL('./whole-registers.c', import.meta.url).pathname;
+const CC = process.env.CC ?? 'cc';
 /** In the order in which they need each other. Kernels that lack one have it built in, or do without it. */
 const NFS_MODULES = [
   ...['fs/netfs/netfs', 'fs/fscache/fscache', 'net/sunrpc/sunrpc', 'fs/nfs_common/grace', 'fs/lockd/lockd'],
@@ -19,7 +23,7 @@ const NFS_MODULES = [
 /** Null if a kernel can be started, else what is missing. */
 export function missingUserModeLinux(): string | null {
   return (
-    missingPrograms('linux.uml', 'busybox', 'ip') ??
+    missingPrograms('linux.uml', 'busybox', 'ip', CC) ??
     missingRoot() ??
     (existsSync(MODULES) ? null : MODULES) ??
     (process.arch === 'x64' ? null : 'a processor of the kind x64') ??
@@ -27,10 +31,7 @@ export function missingUserModeLinux(): string | null {
   );
 }
 
-/**
- * Containers may forbid ptrace(2), or executable memory in files; and a 6.1 of user mode ends each program on a processor with AMX, whose
- * registers it has no room for. The kernel panics at the end of its first process, which is as expected.
- */
+/** Containers may forbid ptrace(2), or executable memory in files. The kernel panics at the end of its first process, which is as expected. */
 function boots(): boolean {
   const words = ['rootfstype=hostfs', 'ro', 'mem=64M', 'init=/bin/true', 'con=null', 'con0=fd:0,fd:1'];
   const { stdout } = spawnSync('linux.uml', words, {
@@ -38,9 +39,27 @@ function boots(): boolean {
     stdio: ['ignore', 'pipe', 'ignore'],
     timeout: 30_000,
     killSignal: 'SIGKILL',
-    env: { ...process.env, TMPDIR: memoryFolder() },
+    env: kernelEnvironment(),
   });
   return (stdout ?? '').includes('Attempted to kill init! exitcode=0x00000000');
+}
+
+function kernelEnvironment(): NodeJS.ProcessEnv {
+  return { ...process.env, TMPDIR: memoryFolder(), LD_PRELOAD: wholeRegisters() };
+}
+
+/** The compiled `whole-registers.c`, kept by its content; empty if it does not compile. */
+function wholeRegisters(): string {
+  const digest = createHash('sha256').update(readFileSync(REGISTERS)).digest('hex').slice(0, 16);
+  const folder = join(tmpdir(), `cfs-registers-${process.getuid?.() ?? 0}`);
+  const library = join(folder, `${digest}.so`);
+  if (existsSync(library)) return library;
+  mkdirSync(folder, { recursive: true });
+  const draft = `${library}.${process.pid}`;
+  const words = ['-shared', '-fPIC', '-O1', '-Wall', '-Wextra', '-o', draft, REGISTERS];
+  if (spawnSync(CC, words, { timeout: 60_000 }).status !== 0) return '';
+  renameSync(draft, library); // two test processes may compile at once
+  return library;
 }
 
 /** Where the kernel's memory lies: a container often has 64 MiB of /dev/shm. */
@@ -73,7 +92,7 @@ export async function runInUserModeLinux(
     cwd: folder,
     detached: true, // a group of its own: the kernel has a process for each of its processes
     stdio: ['ignore', 'ignore', 'ignore'],
-    env: { ...process.env, HOME: folder, TMPDIR: memoryFolder() },
+    env: { ...kernelEnvironment(), HOME: folder },
   });
   const timer = setTimeout(() => {
     if (kernel.pid !== undefined) process.kill(-kernel.pid, 'SIGKILL');
