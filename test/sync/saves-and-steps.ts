@@ -239,6 +239,8 @@ export class SavesAndSteps {
   /** Halves that were open for long enough to be pushed. */
   readonly #sentOpen = new Set<string>();
   readonly #trace: string[] = [];
+  /** It answered 409, *the name is taken*: if a listing then shows that name only in the other case, that file is in the way. */
+  #seemsToFold = false;
   /** When a resource was there first. */
   readonly #seenMs = new Map<ResourceUrl, number>();
   /** Versions that were found to be somebody's: they do not change any more. */
@@ -316,8 +318,8 @@ export class SavesAndSteps {
         .sort()
         .join('\n');
     if (names(here) !== names(there)) throw new Error(`here:\n${names(here)}\nthere:\n${names(there)}`);
-    // A service that folds case gives one of the two names `a` and `A` such a suffix.
-    const isCopy = service.foldsCase ? /(?<!^\/a) \(conflicted copy /i : / \(conflicted copy /;
+    // Where the service folds case, or seems to, one of the two names `a` and `A` gets such a suffix.
+    const isCopy = service.foldsCase || this.#seemsToFold ? /(?<!^\/a) \(conflicted copy /i : / \(conflicted copy /;
     const copies = [...here, ...there].filter(([path]) => isCopy.test(path));
     if (this.#isAlone && copies.length > 0) throw new Error(`a conflict with nobody: ${copies.map(([path]) => path)}`);
     const left = new Set(there.map(([, bytes]) => bytes));
@@ -775,6 +777,7 @@ export class SavesAndSteps {
         : step.do === 'refuse'
           ? { type: 'refuse', status: step.status }
           : { type: step.do };
+    if (step.do === 'refuse' && step.status === 409) this.#seemsToFold = true;
     request.settle(fate);
     return request.name;
   }
