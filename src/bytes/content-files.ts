@@ -150,6 +150,11 @@ export class ContentFiles {
     }
   }
 
+  /** The file was made by an earlier process, whose work this one continues. */
+  isMade(id: ContentId): void {
+    this.#made.add(id);
+  }
+
   /** Whether the file was made in this run and is still there. */
   wasMade(id: ContentId): boolean {
     return this.#made.has(id);

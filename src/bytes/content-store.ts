@@ -188,11 +188,7 @@ export class ContentStore implements Contents {
     const sizeBytes = base?.sizeBytes ?? 0;
     const resource = base === null ? null : (tx.get('content', base.content)?.resource ?? null);
     const record: ContentRecord = {
-      ...EMPTY,
-      kind: 'draft',
-      sealed: false,
-      sizeBytes,
-      resource,
+      ...{ ...EMPTY, kind: 'draft', sealed: false, sizeBytes, resource },
       base: under,
       baseBytes: sizeBytes,
     };
@@ -228,6 +224,10 @@ export class ContentStore implements Contents {
   zero(draft: ContentId, extent: Extent): void {
     const open = this.#drafts.open(draft);
     open.zero(clip(extent, open.sizeBytes));
+  }
+
+  get unflushed(): Contents['unflushed'] {
+    return this.#drafts;
   }
 
   isUnflushed(draft: ContentId): boolean {

@@ -1,4 +1,5 @@
-import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
+import type { DraftRecord, UnflushedDraft, WritingState } from '../base/draft-record.ts';
+import type { ContentId, Extent, Inode, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { ContentRecord, Transaction } from '../store/tables.ts';
 
 /**
@@ -46,6 +47,16 @@ export interface GivenUp {
   stop(): void;
 }
 
+/** Changes of open drafts that no record holds yet, in the memory of a keeper (`--continuity`). */
+export interface UnflushedChanges {
+  /** Records changes from now on, for a successor of this process. */
+  recordIn(record: DraftRecord): void;
+  /** Records the latest change of an open draft. @returns false if a successor would not find it */
+  keep(draft: ContentId, ino: Inode, writing: WritingState): boolean;
+  /** Continues with the changes of an earlier process. @returns false if they were stored or given up meanwhile */
+  resume(draft: UnflushedDraft): boolean;
+}
+
 export interface Contents {
   record(id: ContentId): ContentRecord | undefined;
 
@@ -71,6 +82,8 @@ export interface Contents {
   truncate(draft: ContentId, sizeBytes: number): void;
   /** Makes `extent` of an open draft read as zeros, within its size. */
   zero(draft: ContentId, extent: Extent): void;
+  /** Changes of drafts that outlive this process. */
+  readonly unflushed: UnflushedChanges;
   /** Whether an open draft has changes that no record holds yet. */
   isUnflushed(draft: ContentId): boolean;
   /** Writes the draft's record (size, extents, small bytes) into `tx`: after that it survives SIGKILL. */

@@ -25,6 +25,8 @@ export class Draft {
   #changes = 0;
   #flushedChanges = 0;
   #isBeingWritten = false;
+  /** The part of `#memory` that changed since `takeChanged`. */
+  #changed: { start: number; end: number } | null = null;
 
   constructor(
     deps: { files: ContentFiles; inlineBytesMax: number },
@@ -69,6 +71,18 @@ export class Draft {
   /** Own bytes by offset while they are in memory; null: they are in the file. A view, valid until the next change. */
   get memory(): Uint8Array | null {
     return this.#memory;
+  }
+
+  /** The part of `memory` that changed since the last call; null: none. */
+  takeChanged(): Extent | null {
+    const changed = this.#changed;
+    this.#changed = null;
+    return changed;
+  }
+
+  /** Its state is not that of its record: an earlier process changed it. */
+  isAhead(): void {
+    this.#changes++;
   }
 
   /** The thread pool is writing to it: the outcome is not known yet. */
@@ -118,6 +132,7 @@ export class Draft {
     if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
     if (this.#memory === null) return false;
     this.#room(end).set(data, offset);
+    this.#noteChanged(offset, end);
     return true;
   }
 
@@ -157,7 +172,10 @@ export class Draft {
       this.#wholeOrNot(() => {
         if (this.#memory !== null && end > this.#inlineBytesMax) this.#spill();
         if (this.#memory === null) this.#files.zero(this.id, 'drafts', start, end);
-        else this.#room(end).fill(0, start, end);
+        else {
+          this.#room(end).fill(0, start, end);
+          this.#noteChanged(start, end);
+        }
       });
       addExtent(this.#extents, start, end);
     }
@@ -194,6 +212,15 @@ export class Draft {
   dropBase(): void {
     this.#base = null;
     this.#baseBytes = 0;
+  }
+
+  #noteChanged(start: number, end: number): void {
+    const changed = this.#changed;
+    if (changed === null) this.#changed = { start, end };
+    else {
+      changed.start = Math.min(changed.start, start);
+      changed.end = Math.max(changed.end, end);
+    }
   }
 
   #room(end: number): Uint8Array {

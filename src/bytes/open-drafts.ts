@@ -1,5 +1,6 @@
+import type { DraftRecord, UnflushedDraft, WritingState } from '../base/draft-record.ts';
 import { FsError, StorageError } from '../base/errors.ts';
-import type { ContentId } from '../base/vocabulary.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
 import { countReference, ifSound } from '../store/node-table.ts';
 import type { ContentRecord, StoreReader, Transaction } from '../store/tables.ts';
 import type { CacheEviction } from './cache-eviction.ts';
@@ -25,6 +26,9 @@ export class OpenDrafts {
   /** The number of open files that may change a content; their close(2) reports lost writes. */
   readonly #changers = new Map<ContentId, number>();
 
+  /** Where a successor of this process finds unflushed changes; null without one. */
+  #record: DraftRecord | null = null;
+
   constructor(deps: {
     store: StoreReader;
     files: ContentFiles;
@@ -39,6 +43,35 @@ export class OpenDrafts {
     this.#eviction = deps.eviction;
     this.#inlineBytesMax = deps.inlineBytesMax;
     this.#lease = deps.lease;
+  }
+
+  /** Records unflushed changes from now on, for a successor of this process. */
+  recordIn(record: DraftRecord): void {
+    this.#record = record;
+  }
+
+  /** Records the latest change of a draft. @returns false if a successor would not find it */
+  keep(id: ContentId, ino: Inode, writing: WritingState): boolean {
+    if (this.#record === null) return true;
+    const draft = this.get(id);
+    if (draft === undefined) return true;
+    const { sizeBytes, baseBytes, extents, memory } = draft;
+    const state = { content: id, ino, sizeBytes, baseBytes, extents, memory, writing };
+    return this.#record.changed(state, draft.takeChanged());
+  }
+
+  /** Continues with the changes of an earlier process. @returns false if they were stored or given up meanwhile */
+  resume({ content: id, sizeBytes, baseBytes, extents, memory }: UnflushedDraft): boolean {
+    const stored = ifSound(() => this.#store.get('content', id));
+    if (stored === undefined || stored.kind !== 'draft' || stored.sealed) {
+      this.#record?.dropped(id);
+      return false;
+    }
+    const where = memory === null ? 'file' : 'inline';
+    const visible = stored.base === null ? 0 : baseBytes;
+    this.begin(id, { ...stored, sizeBytes, baseBytes: visible, extents, where }, memory ?? undefined).isAhead();
+    if (memory === null) this.#files.isMade(id);
+    return true;
   }
 
   get(id: ContentId): Draft | undefined {
@@ -67,6 +100,10 @@ export class OpenDrafts {
 
   /** Writes the record of a draft that is ahead of it. A base that is no longer visible is dropped. */
   flush(tx: Transaction, id: ContentId): void {
+    if (this.#record !== null) {
+      this.#record.storing(id);
+      tx.afterCommit(() => this.#record?.dropped(id));
+    }
     const draft = this.get(id);
     if (draft === undefined || !draft.isUnflushed) return;
     const stored = tx.get('content', id);
@@ -104,6 +141,7 @@ export class OpenDrafts {
     const open = this.#open.get(id);
     if (open === undefined) return;
     this.#open.delete(id);
+    this.#record?.dropped(id);
     open.baseLease?.release();
     // A file that holds only lost writes: no record names it, so its space would never be freed.
     if (!this.#files.wasMade(id) || open.draft.isBeingWritten) return;

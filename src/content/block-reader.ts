@@ -42,6 +42,8 @@ type MissingPiece = Extract<Piece, { kind: 'missing' }>;
 /** The calling operation. The getter creates the signal on first use: callers that need not wait do not pay for it. */
 export interface Caller {
   readonly signal: AbortSignal;
+  /** As `OpContext.appends`. */
+  appends?(content: ContentId): boolean;
 }
 
 /**

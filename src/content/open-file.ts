@@ -1,7 +1,6 @@
 import { unlessAborted } from '../base/abort.ts';
-import type { Clock } from '../base/clock.ts';
+import type { WritingState } from '../base/draft-record.ts';
 import { FsError } from '../base/errors.ts';
-import type { Logger } from '../base/log.ts';
 import type { RemoteVersion } from '../base/resources.ts';
 import {
   type ContentId,
@@ -11,37 +10,27 @@ import {
   type Timespec,
   timespecOfMs,
 } from '../base/vocabulary.ts';
-import type { Contents, Lease } from '../bytes/contents.ts';
+import type { Lease } from '../bytes/contents.ts';
 import { isContentDirty, isSuspect, writeNode } from '../store/node-table.ts';
-import type { FileBytes, LocalFacet, NodeRecord, StoreWriter } from '../store/tables.ts';
-import type { BlockReader, Caller, PresentPiece } from './block-reader.ts';
+import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
+import type { Caller, PresentPiece } from './block-reader.ts';
 import { madeOver, recordNewest } from './newest-version.ts';
+import type { OpenFileDepsOf } from './open-file-deps.ts';
 import { OrderedChanges } from './ordered-changes.ts';
 import { ReadProgress } from './read-progress.ts';
-import type { RequestRetry } from './request-retry.ts';
 import { seekIn } from './seek.ts';
-import type { VersionSource } from './version-source.ts';
-import { type ContentPlace, changedAt, type UnflushedAttributes, type Writing, writtenAt } from './writing.ts';
+import {
+  type ContentPlace,
+  changedAt,
+  isJustEmptied,
+  resumedAt,
+  stateOf,
+  type UnflushedAttributes,
+  type Writing,
+  writtenAt,
+} from './writing.ts';
 
-export interface OpenFileDeps {
-  readonly store: StoreWriter;
-  readonly contents: Contents;
-  readonly reader: BlockReader;
-  readonly source: VersionSource;
-  readonly retry: RequestRetry;
-  readonly clock: Clock;
-  readonly log: Logger;
-  readonly shutdown: AbortSignal;
-  /** Limit of the revalidation when a racily clean file is opened (`--open-wait`); 0: none. */
-  readonly openWaitMs: number;
-  /** The newest version is not the listed one, `was`: size and time of the node changed, and the kernel must be notified. */
-  readonly onRepinned: (ino: Inode, was: FileBytes) => void;
-  /** The bytes differ from those read or written before, also for open handles: the kernel must be notified. */
-  readonly onOtherBytes: (ino: Inode) => void;
-  readonly onHeld?: (file: OpenFile, content: ContentId | 'older') => void;
-  /** A flush stored bytes: the file is to be pushed. */
-  readonly onWritten: (ino: Inode) => void;
-}
+export type OpenFileDeps = OpenFileDepsOf<OpenFile>;
 
 const NO_LONGER_KEPT = 'the service no longer has what was opened';
 
@@ -94,7 +83,7 @@ export class OpenFile {
 
   /** Truncated to zero and not written since: the start of a save, or all of it. */
   get isJustEmptied(): boolean {
-    return this.#writing?.wasEmptied === true && this.#writing.sinceMs === null;
+    return isJustEmptied(this.#writing);
   }
 
   /** Whether a version or draft is held: an upload elsewhere does not change the bytes that are read from now on. */
@@ -176,7 +165,7 @@ export class OpenFile {
   write(offset: number, data: Uint8Array, caller: Caller, place: ContentPlace = 'offset'): void | Promise<void> {
     if (place !== 'offset') this.#turnToNewest(offset, place);
     // The kernel's buffer is only ours until the answer, and the answer waits for this promise.
-    return this.#change(caller, () => this.#writePinned(offset, data, place));
+    return this.#change(caller, () => this.#writePinned(offset, data, place, caller));
   }
 
   /** Sets the length. A promise only when the base is not known yet and some of it stays. */
@@ -284,11 +273,12 @@ export class OpenFile {
     return this.changes.run(act);
   }
 
-  #writePinned(offset: number, data: Uint8Array, place: ContentPlace): void | Promise<void> {
+  #writePinned(offset: number, data: Uint8Array, place: ContentPlace, caller: Caller): void | Promise<void> {
     const draft = this.#draft();
     const end = this.#deps.contents.sizeOf(draft);
     // An append at the end of the listed size, to a version of another size, never goes into its middle.
     const isAtEnd = place === 'end' || (place === 'end-or-offset' && offset + this.#unreportedBytes === end);
+    if (place === 'end' && caller.appends?.(draft) === false) return this.#touch();
     const written = this.#deps.contents.writeAtPace(draft, isAtEnd ? end : offset, data);
     if (written !== undefined) return written.then(() => this.#touch());
     this.#touch();
@@ -299,15 +289,23 @@ export class OpenFile {
     if (this.#content === null) this.#holdLatest(this.#node()?.local?.content ?? null);
     const draft = this.#draft(sizeBytes);
     if (this.#deps.contents.sizeOf(draft) !== sizeBytes) this.#deps.contents.truncate(draft, sizeBytes);
-    this.#touch();
-    if (sizeBytes === 0 && this.#writing !== null)
-      this.#writing = { ...this.#writing, wasEmptied: true, sinceMs: null };
+    this.#touch(sizeBytes === 0);
   }
 
-  #touch(): void {
+  #touch(isEmptied = false): void {
     const now = timespecOfMs(this.#deps.clock.nowMs());
     this.#unflushed = { mtime: now, ctime: now };
-    this.#writing = changedAt(this.#writing, this.#deps.clock.elapsedMs());
+    this.#writing = changedAt(this.#writing, this.#deps.clock.elapsedMs(), isEmptied);
+    const state = stateOf(this.#writing, this.#unflushed);
+    if (this.#content !== null && !this.#deps.contents.unflushed.keep(this.#content, this.ino, state))
+      this.#deps.onUnkept?.(this);
+  }
+
+  /** Continues with the draft that an earlier process changed. */
+  resume(content: ContentId, state: WritingState): void {
+    this.#hold(content);
+    this.#unflushed = { mtime: state.mtime, ctime: state.ctime };
+    this.#writing = resumedAt(state, this.#deps.clock.elapsedMs());
   }
 
   /**

@@ -1,3 +1,4 @@
+import type { WritingState } from '../base/draft-record.ts';
 import { laterOf, type Timespec } from '../base/vocabulary.ts';
 import type { LocalFacet } from '../store/tables.ts';
 
@@ -28,7 +29,23 @@ export function writtenAt(local: LocalFacet, times: { readonly mtime: Timespec; 
 }
 
 /** One more change, at `lastMs` by `elapsedMs`. */
-export function changedAt(writing: Writing | null, lastMs: number): Writing {
+export function changedAt(writing: Writing | null, lastMs: number, isEmptied = false): Writing {
   const { sinceMs, syncedMs = null, wasEmptied = false } = writing ?? {};
+  if (isEmptied) return { sinceMs: null, lastMs, syncedMs, wasEmptied: true };
   return { sinceMs: sinceMs ?? lastMs, lastMs, syncedMs, wasEmptied };
+}
+
+/** Truncated to zero and not written since: the start of a save, or all of it. */
+export function isJustEmptied(writing: Writing | null): boolean {
+  return writing?.wasEmptied === true && writing.sinceMs === null;
+}
+
+/** What a successor of this process needs of it. */
+export function stateOf(writing: Writing, { mtime, ctime }: Pick<WritingState, 'mtime' | 'ctime'>): WritingState {
+  return { mtime, ctime, wasEmptied: writing.wasEmptied, isJustEmptied: isJustEmptied(writing) };
+}
+
+/** The changes of an earlier process: as if they were made at `nowMs` by `elapsedMs`. */
+export function resumedAt({ wasEmptied, isJustEmptied }: WritingState, nowMs: number): Writing {
+  return { sinceMs: isJustEmptied ? null : nowMs, lastMs: nowMs, syncedMs: null, wasEmptied };
 }

@@ -23,7 +23,7 @@ export class FileHandle {
   readonly #deps: FileHandleDeps;
   readonly #flags: OpenFlags;
   readonly #readAhead: ReadAhead;
-  /** Called before each change through this handle. */
+  /** Called before the first change through this handle. */
   onChange: (() => void) | null = null;
   /** This writer has changed the file: until it closes, the file may be incomplete. */
   #hasChanged = false;
@@ -104,12 +104,16 @@ export class FileHandle {
     return this.#flags.raw;
   }
 
+  get hasChanged(): boolean {
+    return this.#hasChanged;
+  }
+
   /** The file is changed through this handle, or was created or emptied for it. */
   changes(): void {
     if (this.#use === 'read') return;
-    this.onChange?.();
     if (this.#hasChanged) return;
     this.#hasChanged = true;
+    this.onChange?.();
     this.#deps.files.addChanger(this.file);
   }
 
@@ -188,7 +192,7 @@ function newFetchingAhead(): AbortController {
 /** The dependencies that all handles share. */
 export interface FileHandleDeps {
   readonly files: OpenFiles;
-  readonly view: Pick<NodeView, 'local' | 'change' | 'isNameless'>;
+  readonly view: Pick<NodeView, 'local' | 'change' | 'isNameless' | 'contentOf'>;
   readonly contents: Contents;
   readonly prefetcher: Pick<BlockReader, 'prefetch' | 'paceBytes' | 'windowBytesMax'>;
   /** A handle that may have written the file, or delayed its deletion on the service, was closed: the file may be pushed. */

@@ -96,6 +96,7 @@ export class FileSystem implements FileSystemOps {
       onRepinned: (ino, was) => this.#cache.repinned(ino, was),
       onOtherBytes: (ino) => this.#cache.otherBytes(ino),
       onHeld: (file, content) => this.#handles.reads(file, content),
+      onUnkept: (file) => this.#handles.unkept(file),
       onWritten: this.#handles.whenStored(deps.openFile.onWritten),
     });
     this.#cache = new KernelCache({

@@ -13,8 +13,8 @@ export class Handles {
   readonly #handles = new Map<HandleId, Handle>();
   readonly #folders = new Map<Inode, Set<FolderHandle>>();
   #next = 1;
-  /** With a record: the handles through which a file was changed since its last flush. */
-  readonly #unstored = new Map<Inode, Map<HandleId, FileHandle>>();
+  /** With a record: the files with changes that a successor would not find. */
+  readonly #unkept = new Set<OpenFile>();
   /** Where a successor of this process finds them; null without one. */
   #record: HandleRecord | null = null;
 
@@ -36,9 +36,9 @@ export class Handles {
       kind: handle.kind,
       flags: isFile ? handle.rawFlags : 0,
       content: isFile ? handle.file.content : null,
-      isUnstored: isFile && isUnstored(handle),
+      hasChanged: isFile && handle.hasChanged,
+      isUnstored: isFile && this.#unkept.has(handle.file),
     });
-    if (isFile && isUnstored(handle)) this.#changed(id, handle);
     return id;
   }
 
@@ -50,7 +50,8 @@ export class Handles {
       this.#folders.set(handle.ino, ofFolder.add(handle));
       return;
     }
-    if (this.#record !== null) handle.onChange = () => this.#changed(id, handle);
+    const record = this.#record;
+    if (record !== null) handle.onChange = () => record.changed(id);
   }
 
   /** Notes each flush of a file before `next`. */
@@ -61,16 +62,26 @@ export class Handles {
     };
   }
 
+  /** A successor of this process would not find a change of the file. */
+  unkept(file: OpenFile): void {
+    if (this.#record === null || this.#unkept.has(file)) return;
+    this.#unkept.add(file);
+    this.#setUnstored(file, true);
+  }
+
   /** A flush of the file: a successor of this process has what was written. */
   #stored(ino: Inode): void {
-    const unstored = this.#unstored.size > 0 ? this.#unstored.get(ino) : undefined;
-    if (unstored === undefined) return;
-    for (const [id, handle] of unstored) {
-      if (isUnstored(handle)) continue;
-      unstored.delete(id);
-      this.#record?.changed(id, false);
+    if (this.#unkept.size === 0) return;
+    for (const file of this.#unkept) {
+      if (file.ino !== ino || file.unflushed !== null) continue;
+      this.#unkept.delete(file);
+      this.#setUnstored(file, false);
     }
-    if (unstored.size === 0) this.#unstored.delete(ino);
+  }
+
+  #setUnstored(file: OpenFile, isUnstored: boolean): void {
+    for (const [id, handle] of this.#handles)
+      if (handle.kind === 'file' && handle.file === file) this.#record?.unstored(id, isUnstored);
   }
 
   /** `file` reads `content` from now on. */
@@ -132,10 +143,6 @@ export class Handles {
     const handle = this.#handles.get(id);
     this.#handles.delete(id);
     this.#record?.closed(id);
-    if (handle?.kind === 'file') {
-      const unstored = this.#unstored.size > 0 ? this.#unstored.get(handle.file.ino) : undefined;
-      if (unstored?.delete(id) && unstored.size === 0) this.#unstored.delete(handle.file.ino);
-    }
     if (handle?.kind !== 'folder') return;
     const ofFolder = this.#folders.get(handle.ino);
     ofFolder?.delete(handle);
@@ -145,17 +152,4 @@ export class Handles {
   get size(): number {
     return this.#handles.size;
   }
-
-  #changed(id: HandleId, handle: FileHandle): void {
-    const { ino } = handle.file;
-    const unstored = this.#unstored.get(ino) ?? new Map<HandleId, FileHandle>();
-    if (unstored.has(id)) return;
-    this.#unstored.set(ino, unstored.set(id, handle));
-    this.#record?.changed(id, true);
-  }
-}
-
-/** Whether changes of the file are in the memory of this process alone. */
-function isUnstored({ file }: FileHandle): boolean {
-  return file.unflushed !== null || file.isJustEmptied;
 }

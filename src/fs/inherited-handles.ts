@@ -1,4 +1,5 @@
-import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import type { UnflushedDraft } from '../base/draft-record.ts';
+import { type ContentId, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import type { HandleRecord, Invalidator } from '../kernel/binding.ts';
 import { openFlags } from '../kernel/open-flags.ts';
@@ -26,23 +27,54 @@ export function inheritHandles(
   /** Inodes with handles on an older version than the newest. */
   const older = new Map<Inode, OpenFile | null>();
   handles.recordIn(record);
+  const { contents, files } = ofHandles;
+  contents.unflushed.recordIn(record.drafts);
+  const drafts = new Map<ContentId, UnflushedDraft>();
+  for (const draft of record.drafts.inherited()) if (contents.unflushed.resume(draft)) drafts.set(draft.content, draft);
   const inherited = [...record.inherited()];
-  for (const { handle, ino, kind, flags: raw, content, isUnstored } of inherited) {
+  for (const { handle, ino, kind, flags: raw, content, hasChanged, isUnstored } of inherited) {
     if (kind === 'folder') {
       handles.restore(handle, new FolderHandle(ino));
     } else if (isUnstored) {
-      // What was written and never flushed is gone. The kernel may still have it in its pages.
+      // What was written and never flushed is incomplete. The kernel may still have it in its pages.
+      if (content !== null && content !== 'older' && drafts.delete(content)) contents.putDown(content);
       invalidator.inode(ino, 0, 0);
     } else {
       const flags = openFlags(raw);
       const use = flags.access === 'read' ? 'read' : 'write';
       const file = content === 'older' ? null : ofHandles.files.resume(ino, use, content);
-      if (file !== null) handles.restore(handle, new FileHandle(ofHandles, ino, flags, file));
+      if (file !== null) {
+        const opened = new FileHandle(ofHandles, ino, flags, file);
+        const draft = file.content === null ? undefined : drafts.get(file.content);
+        if (draft !== undefined && file.unflushed === null) file.resume(draft.content, draft.writing);
+        if (hasChanged) opened.changes();
+        handles.restore(handle, opened);
+        if (file.content !== null && file.content !== content) record.reads(handle, file.content);
+      }
       if (file === null || file.kept !== null) older.set(ino, file ?? older.get(ino) ?? null);
     }
   }
+  for (const draft of drafts.values()) if (!files.isBeingWritten(draft.ino)) closeDraft(ofHandles, draft);
   for (const [ino, file] of older) cache.staysTwo(ino, file);
   const isFirst = record.firstHandle === 1;
   if (isFirst || invalidator.allNames?.() === true) return;
   for (const { name } of tree.children(ROOT_INODE)) invalidator.entry(ROOT_INODE, name);
+}
+
+/** An earlier process died while the last writer closed the file, or before it got its handle. */
+function closeDraft({ files, contents, view }: FileHandleDeps, { content, ino, writing }: UnflushedDraft): void {
+  if (view.contentOf(ino) !== content) {
+    contents.putDown(content);
+    return;
+  }
+  const file = files.acquire(ino, 'write');
+  try {
+    file.resume(content, writing);
+    file.closedByWriter();
+    file.flush();
+  } catch {
+    // Without a handle that would report it: `OpenFile.close` logs the loss.
+  } finally {
+    files.release(file, 'write');
+  }
 }

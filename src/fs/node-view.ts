@@ -1,6 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
-import { type Inode, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
+import { type ContentId, type Inode, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
 import type { Attributes, AttributesReply, Entry, NegativeEntry } from '../kernel/binding.ts';
 import type { LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { Tree } from '../tree/tree.ts';
@@ -56,6 +56,11 @@ export class NodeView {
 
   local(ino: Inode): LocalFacet {
     return this.node(ino).local;
+  }
+
+  /** The bytes of a file with a name; null without any, or without a name. */
+  contentOf(ino: Inode): ContentId | null {
+    return this.#tree.node(ino)?.local?.content ?? null;
   }
 
   /** The answer to a lookup in a folder whose entries are known. */

@@ -49,9 +49,9 @@ export class OpenFiles {
     const local = this.#deps.store.get('node', ino)?.local;
     if (local == null) return null;
     if (content === null) return this.acquire(ino, access);
-    if (content === local.content) {
+    if (local.content !== null && this.#isCurrent(content, local.content)) {
       const file = this.acquire(ino, access);
-      file.goOnOver(null, content);
+      file.goOnOver(null, local.content);
       return file;
     }
     if (access === 'write' || this.#deps.contents.record(content) === undefined) return null;
@@ -67,6 +67,16 @@ export class OpenFiles {
     // Its time is not recorded: it was not after that of the newest version.
     file.keep({ content, sizeBytes: this.#deps.contents.sizeOf(content), mtime: local.mtime });
     return file;
+  }
+
+  /** Whether handles on `content` use the newest bytes: those, or a draft over them that was just begun. */
+  #isCurrent(content: ContentId, newest: ContentId): boolean {
+    if (content === newest) return true;
+    const { contents } = this.#deps;
+    const record = contents.record(newest);
+    if (record?.kind !== 'draft' || record.sealed) return false;
+    // An empty content is no base.
+    return record.base === content || (record.base === null && contents.record(content)?.sizeBytes === 0);
   }
 
   /** The file keeps an older version of which it holds no bytes yet. */

@@ -1,3 +1,4 @@
+import type { DraftRecord } from '../base/draft-record.ts';
 import type { ContentId, HandleId, Inode, NodeKind, SpecialKind, Timespec } from '../base/vocabulary.ts';
 
 /**
@@ -18,6 +19,8 @@ export interface OpContext {
   readonly signal: AbortSignal;
   /** Runs the rest of an operation after a wait: its changes are recorded as those of this request. Absent where nothing is recorded. */
   during?<T>(act: () => T): T;
+  /** Called right before the bytes of an append change the draft. @returns false if an earlier process has appended them. Absent as `during` */
+  appends?(content: ContentId): boolean;
 }
 
 /** An open handle, as far as a successor of this process needs it. */
@@ -29,7 +32,9 @@ export interface OpenHandle {
   readonly flags: number;
   /** The content that it reads; null before the first access. `older`: an older version than the newest, of which it has read nothing. */
   readonly content: ContentId | 'older' | null;
-  /** The file was changed through it, and part of that is in the memory of this process alone. */
+  /** The file was changed through it. */
+  readonly hasChanged: boolean;
+  /** Part of the file's changes is in the memory of this process alone: `DraftRecord` has no room for them. */
   readonly isUnstored: boolean;
 }
 
@@ -37,11 +42,14 @@ export interface OpenHandle {
 export interface HandleRecord {
   /** The numbers of handles begin here. No process of the same mount uses them again. */
   readonly firstHandle: number;
+  readonly drafts: DraftRecord;
   /** The handles of earlier processes that are still open. */
   inherited(): Iterable<OpenHandle>;
   opened(handle: OpenHandle): void;
+  /** The first change of the file through the handle. */
+  changed(handle: HandleId): void;
   /** `isUnstored`: the field of `OpenHandle`. */
-  changed(handle: HandleId, isUnstored: boolean): void;
+  unstored(handle: HandleId, isUnstored: boolean): void;
   reads(handle: HandleId, content: ContentId | 'older'): void;
   closed(handle: HandleId): void;
 }

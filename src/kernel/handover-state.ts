@@ -1,5 +1,6 @@
 import type { ContentId, HandleId, Inode } from '../base/vocabulary.ts';
 import type { HandleRecord, OpenHandle } from './binding.ts';
+import { DRAFT_ROWS_BYTES, DraftRows } from './draft-rows.ts';
 import type { KernelOffer } from './negotiation.ts';
 import { Opcode } from './protocol.ts';
 
@@ -12,6 +13,7 @@ import { Opcode } from './protocol.ts';
  * | header | 1 | the kernel's offer of INIT, the request that is being served, the request that a process died of |
  * | changes | 8,192, a ring | the latest changes that must not be made twice: request, journal record, inode |
  * | handles | 65,536 | the handles that the kernel has |
+ * | drafts | 1,024 | the changes that no journal record holds (draft-rows.ts) |
  *
  * A change is written here before its journal record. The successor compares its number with the last record of the journal, before any new
  * record is written: a change beyond it was not made.
@@ -25,7 +27,9 @@ const HANDLE_WORDS = 16;
 const CHANGES_START = HEADER_WORDS;
 const HANDLES_START = CHANGES_START + CHANGES * CHANGE_WORDS;
 
-export const HANDOVER_BYTES = (HANDLES_START + HANDLES_MAX * HANDLE_WORDS) * 4;
+const DRAFTS_START_BYTES = (HANDLES_START + HANDLES_MAX * HANDLE_WORDS) * 4;
+
+export const HANDOVER_BYTES = DRAFTS_START_BYTES + DRAFT_ROWS_BYTES;
 
 /** Words of the header. */
 const AGREED = 0;
@@ -47,6 +51,7 @@ const CONTENT = 7;
 const IS_UNSTORED = 9;
 const REQUEST = 10;
 const NODE_ID = 12;
+const HAS_CHANGED = 14;
 /** Values of HAS_CONTENT. */
 const CONTENTS = { none: 0, known: 1, older: 2 } as const;
 const KINDS = { file: 1, folder: 2 } as const;
@@ -76,6 +81,7 @@ export interface ServedRequest {
 
 export class HandoverState implements HandleRecord {
   readonly firstHandle: number;
+  readonly drafts: DraftRows;
   readonly #words: Uint32Array;
   readonly #rows = new Map<HandleId, number>();
   #free: number[] = [];
@@ -93,6 +99,7 @@ export class HandoverState implements HandleRecord {
   constructor(region: ArrayBuffer, recordsStart: number, generation: number) {
     this.#words = new Uint32Array(region, recordsStart, HANDOVER_BYTES / 4);
     this.firstHandle = generation * HANDLES_OF_GENERATION + 1;
+    this.drafts = new DraftRows(region, recordsStart + DRAFTS_START_BYTES, generation > 0);
     if (generation > 0) this.#takeOver();
   }
 
@@ -113,6 +120,7 @@ export class HandoverState implements HandleRecord {
     this.#words[SERVED] = request.uniqueLow;
     this.#words[SERVED + 1] = request.uniqueTop;
     this.#served = request;
+    this.drafts.begin();
   }
 
   end(): void {
@@ -126,6 +134,7 @@ export class HandoverState implements HandleRecord {
   /** A record is about to be written. `inode`: the newest inode in it. */
   writing(sequence: number, inode: number): void {
     const request = this.#served;
+    this.drafts.writing(sequence);
     this.#writing = -1;
     if (request === null || request === this.#recorded || !ONCE.has(request.opcode)) return;
     const words = this.#words;
@@ -143,6 +152,7 @@ export class HandoverState implements HandleRecord {
 
   /** The record could not be written: the next one gets its number. */
   refused(): void {
+    this.drafts.refused();
     if (this.#writing < 0) return;
     this.#set(this.#writing, 0);
     this.#recorded = null;
@@ -151,6 +161,7 @@ export class HandoverState implements HandleRecord {
 
   /** Decides which changes of predecessors were made: those up to the last record that the journal had at the start. */
   judge(lastRecord: number): void {
+    this.drafts.judge(lastRecord);
     for (let row = CHANGES_START; row < HANDLES_START; row += CHANGE_WORDS) {
       const unique = this.#get(row);
       if (unique === 0) continue;
@@ -192,11 +203,12 @@ export class HandoverState implements HandleRecord {
         kind: words[row + KIND] === KINDS.folder ? 'folder' : 'file',
         flags: words[row + FLAGS] as number,
         content: this.#contentOf(row),
+        hasChanged: words[row + HAS_CHANGED] !== 0,
         isUnstored: words[row + IS_UNSTORED] !== 0,
       };
   }
 
-  opened({ handle, ino, kind, flags, content, isUnstored }: OpenHandle): void {
+  opened({ handle, ino, kind, flags, content, hasChanged, isUnstored }: OpenHandle): void {
     const row = this.#free.pop() ?? this.#nextRow;
     if (row >= HANDLES_START + HANDLES_MAX * HANDLE_WORDS) return; // it does not outlive this process
     const words = this.#words;
@@ -209,6 +221,7 @@ export class HandoverState implements HandleRecord {
     this.#set(row + INODE, ino);
     words[row + FLAGS] = flags;
     words[row + IS_UNSTORED] = isUnstored ? 1 : 0;
+    words[row + HAS_CHANGED] = hasChanged ? 1 : 0;
     this.#setContent(row, content);
     words[row + REQUEST] = this.#served?.uniqueLow ?? 0;
     words[row + REQUEST + 1] = this.#served?.uniqueTop ?? 0;
@@ -216,7 +229,12 @@ export class HandoverState implements HandleRecord {
     words[row + KIND] = KINDS[kind];
   }
 
-  changed(handle: HandleId, isUnstored: boolean): void {
+  changed(handle: HandleId): void {
+    const row = this.#rows.get(handle);
+    if (row !== undefined) this.#words[row + HAS_CHANGED] = 1;
+  }
+
+  unstored(handle: HandleId, isUnstored: boolean): void {
     const row = this.#rows.get(handle);
     if (row !== undefined) this.#words[row + IS_UNSTORED] = isUnstored ? 1 : 0;
   }

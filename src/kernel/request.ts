@@ -1,4 +1,4 @@
-import type { Inode } from '../base/vocabulary.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { OpContext } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
 import type { HandoverState, ServedRequest } from './handover-state.ts';
@@ -92,6 +92,10 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     } finally {
       handover.end();
     }
+  }
+
+  appends(content: ContentId): boolean {
+    return this.#handover === null || this.#handover.drafts.appends(this.unique, content);
   }
 
   /** The inode of another node id in the request. */

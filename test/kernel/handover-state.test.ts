@@ -82,7 +82,14 @@ test('open handles are there for the successor with what they read, and closed o
   const region = regionOf();
   const state = new HandoverState(region, START, 0);
   const handleOf = (number: number) => (state.firstHandle + number) as HandleId;
-  const file = { ino: 7 as Inode, kind: 'file', flags: 2, content: null, isUnstored: false } as const;
+  const file = {
+    ino: 7 as Inode,
+    kind: 'file',
+    flags: 2,
+    content: null,
+    hasChanged: false,
+    isUnstored: false,
+  } as const;
   state.begin(requestOf(10, Opcode.OPEN));
   state.opened({ ...file, handle: handleOf(0) });
   state.end();
@@ -90,9 +97,10 @@ test('open handles are there for the successor with what they read, and closed o
   state.opened({ ...file, handle: handleOf(2), kind: 'folder', flags: 0 });
   state.opened({ ...file, handle: handleOf(3) });
   state.reads(handleOf(0), (2 ** 40 + 3) as ContentId);
-  state.changed(handleOf(1), true);
-  state.changed(handleOf(3), true);
-  state.changed(handleOf(3), false);
+  state.unstored(handleOf(1), true);
+  state.unstored(handleOf(3), true);
+  state.unstored(handleOf(3), false);
+  state.changed(handleOf(3));
   state.closed(handleOf(2));
 
   const successor = successorOf(region, 1, 0);
@@ -100,7 +108,7 @@ test('open handles are there for the successor with what they read, and closed o
   expect([...successor.inherited()]).toEqual([
     { ...file, handle: handleOf(0), content: 2 ** 40 + 3 },
     { ...file, handle: handleOf(1), content: 5, isUnstored: true },
-    { ...file, handle: handleOf(3) },
+    { ...file, handle: handleOf(3), hasChanged: true },
   ]);
   expect(successor.firstHandle).toBeGreaterThan(handleOf(3));
   // The kernel sends the open(2) again: it never got that handle.
@@ -111,7 +119,14 @@ test('open handles are there for the successor with what they read, and closed o
 test('handles that are opened and closed 100,000 times use as many rows as are open at a time', () => {
   const region = regionOf();
   const state = new HandoverState(region, START, 0);
-  const file = { ino: 7 as Inode, kind: 'file', flags: 0, content: null, isUnstored: false } as const;
+  const file = {
+    ino: 7 as Inode,
+    kind: 'file',
+    flags: 0,
+    content: null,
+    hasChanged: false,
+    isUnstored: false,
+  } as const;
   for (let i = 0; i < 100_000; i++) {
     state.opened({ ...file, handle: (i + 1) as HandleId });
     if (i > 0) state.closed(i as HandleId);

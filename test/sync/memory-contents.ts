@@ -1,5 +1,14 @@
 import type { ContentId, Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
-import type { CacheFigures, Contents, DraftBase, GivenUp, Lease, Piece, Presence } from '../../src/bytes/contents.ts';
+import type {
+  CacheFigures,
+  Contents,
+  DraftBase,
+  GivenUp,
+  Lease,
+  Piece,
+  Presence,
+  UnflushedChanges,
+} from '../../src/bytes/contents.ts';
 import { countReference } from '../../src/store/node-table.ts';
 import type { ContentRecord, StoreWriter, Transaction } from '../../src/store/tables.ts';
 
@@ -41,6 +50,10 @@ export class MemoryContents implements Contents {
     const id = this.#make(tx, { kind: 'draft', sealed: false, sizeBytes, base: under, baseBytes: sizeBytes });
     if (under !== null) countReference(tx, under, 1);
     return id;
+  }
+
+  get unflushed(): UnflushedChanges {
+    return { recordIn: () => {}, keep: () => true, resume: () => false };
   }
 
   sizeOf(id: ContentId): number {

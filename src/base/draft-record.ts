@@ -1,0 +1,41 @@
+import type { ContentId, Extent, Inode, Timespec } from './vocabulary.ts';
+
+/** What the handles of a file have made of it since its last flush. */
+export interface WritingState {
+  readonly mtime: Timespec;
+  readonly ctime: Timespec;
+  /** `Writing.wasEmptied` (src/content/writing.ts). */
+  readonly wasEmptied: boolean;
+  /** Truncated to zero, and not written since. */
+  readonly isJustEmptied: boolean;
+}
+
+/** An open draft with changes that no journal record holds. */
+export interface UnflushedDraft {
+  readonly content: ContentId;
+  readonly ino: Inode;
+  readonly sizeBytes: number;
+  readonly baseBytes: number;
+  /** Own extents, flat and sorted: [start, end, start, end, …]. */
+  readonly extents: readonly number[];
+  /** Own bytes at their own offsets; null: they are in the file of the draft. */
+  readonly memory: Uint8Array | null;
+  readonly writing: WritingState;
+}
+
+/** The open drafts of a mount, recorded outside this process for its successor (`--continuity`). */
+export interface DraftRecord {
+  /** The drafts of earlier processes. */
+  inherited(): readonly UnflushedDraft[];
+  /**
+   * The draft as it is after a change.
+   *
+   * @param changed the part of `memory` that differs from the last call; null: none
+   * @returns false if there is no room for it: its changes end with this process
+   */
+  changed(draft: UnflushedDraft, changed: Extent | null): boolean;
+  /** The journal record that is written next has the changes of the draft. */
+  storing(content: ContentId): void;
+  /** The changes of the draft are stored, or given up. */
+  dropped(content: ContentId): void;
+}
