@@ -65,6 +65,20 @@ export default defineConfig({
           expect: { poll: POLL },
         },
       },
+      {
+        // Run inside of a second kernel, by test/nfs/kernel-client.mount.test.ts and others.
+        test: {
+          name: 'guest',
+          setupFiles: ['test/seed.ts'],
+          env,
+          include: ['test/nfs/guest/*.ts'],
+          pool: 'forks',
+          fileParallelism: false,
+          testTimeout: 240_000,
+          hookTimeout: 300_000,
+          expect: { poll: POLL },
+        },
+      },
     ],
   },
 });

@@ -14,6 +14,7 @@ export const LEFT_TO_CI = [
   'test/fs/thousands-of-pieces.mount.test.ts',
   'test/model/plain-twins.mount.test.ts',
   'test/nfs/kernel-client.mount.test.ts',
+  'test/nfs/kernel-suites.mount.test.ts',
   'test/programs/big-copy.mount.test.ts',
   'test/programs/plain-ground.mount.test.ts',
 ];
@@ -31,6 +32,7 @@ export const LONG = [
   'test/crash/kill-points.mount.test.ts',
   'test/crash/kill-after-close.mount.test.ts',
   'test/faults/small-disk.mount.test.ts',
+  'test/nfs/kernel-suites.mount.test.ts',
   'test/nfs/kernel-client.mount.test.ts',
   'test/conformance/fuse-native.mount.test.ts',
   'test/conformance/real-mount.mount.test.ts',

@@ -18,10 +18,10 @@ const TO_CLIENT_TIME = 2;
 /** The encoded length of fattr3. */
 export const ATTRIBUTE_BYTES = 84;
 
-/** fattr3 */
+/** fattr3. A client takes a file without links for one that no longer exists (ESTALE), although a program has it open: at least one link. */
 export function writeAttributes(out: XdrWriter, attributes: Attributes): void {
   const { kind, mode, nlink, uid, gid, sizeBytes, blocks512, ino, atime, mtime, ctime } = attributes;
-  out.u32(FILE_TYPE[kind]).u32(mode).u32(nlink).u32(uid).u32(gid);
+  out.u32(FILE_TYPE[kind]).u32(mode).u32(Math.max(1, nlink)).u32(uid).u32(gid);
   out.u64(sizeBytes).u64(blocks512 * BLOCK_BYTES);
   out.u32(0).u32(0); // rdev: devices are refused
   out.u64(FILE_SYSTEM_ID).u64(ino);

@@ -67,6 +67,11 @@ export class Listing {
     out: XdrWriter,
   ): Promise<void> {
     const { nodes, calls, ops } = this.#parts;
+    if (nodes.isRemovedFolder(ino)) {
+      writeMaybeAttributes(out, await nodes.attributesIfKnown(ino, caller));
+      out.u64(0).bool(false).bool(true);
+      return;
+    }
     expectGranted(await nodes.folder(ino, caller), caller, MAY_READ);
     const number = await this.#opened(ino, cookie === 0 ? 0 : verifier, caller);
     const listing = this.#open.get(number);

@@ -277,7 +277,7 @@ export class NameProcedures {
     act: (found: string, ctx: OpContext) => Answer<void>,
     op: 'unlink' | 'rmdir',
   ): Promise<void> {
-    const { nodes, calls, opens, doubles } = this.#parts;
+    const { nodes, calls, opens, doubles, removedFolders } = this.#parts;
     const attributes = await nodes.folder(folder, caller);
     await nodes.withChild(folder, name, caller, async (entry, found) => {
       if (entry === null) throw new NfsError(STATUS.noent);
@@ -285,6 +285,7 @@ export class NameProcedures {
       if (op === 'unlink' && entry.kind === 'folder') throw new NfsError(STATUS.isdir);
       const run = () => calls.run(op, folder, caller, (ctx) => act(found, ctx));
       const { before } = await nodes.change(folder, caller, run);
+      if (op === 'rmdir') removedFolders.add(entry);
       await opens.drop(entry.ino);
       await doubles?.removed(folder, found, caller);
       writeWcc(out, before, await nodes.attributesIfKnown(folder, caller));
@@ -298,7 +299,7 @@ export class NameProcedures {
     target: Attributes | null,
     caller: RpcCaller,
   ): Promise<{ readonly from: Attributes | null; readonly to: Attributes | null }> {
-    const { nodes, removed, calls, ops, opens, doubles } = this.#parts;
+    const { nodes, removed, removedFolders, calls, ops, opens, doubles } = this.#parts;
     const isRemoval = removed.isName(to.name) && from.ino === to.ino && target === null && moved.kind !== 'folder';
     if (isRemoval) {
       const file = { name: from.name, ino: moved.ino, isFile: moved.kind === 'file' };
@@ -310,6 +311,7 @@ export class NameProcedures {
       calls.run('rename', from.ino, caller, (ctx) => ops.rename(from.ino, from.name, to.ino, to.name, 'replace', ctx));
     // Only one of the two folders can have its attributes taken without a gap: the one where the file appears.
     const { before } = await nodes.change(to.ino, caller, act);
+    if (target?.kind === 'folder') removedFolders.add(target);
     if (target !== null) await opens.drop(target.ino);
     await doubles?.renamed(from, to, caller);
     return { from: from.ino === to.ino ? before : null, to: before };

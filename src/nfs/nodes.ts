@@ -5,6 +5,7 @@ import type { OpCalls } from '../kernel/op-calls.ts';
 import { formsOf } from './composed-names.ts';
 import type { FileHandles } from './file-handles.ts';
 import { HANDLE_BYTES_MAX, NAME_BYTES_MAX } from './protocol.ts';
+import type { RemovedFolders } from './removed-folders.ts';
 import type { RemovedWhileOpen } from './removed-while-open.ts';
 import type { RpcCaller } from './rpc-message.ts';
 import type { XdrReader, XdrWriter } from './xdr.ts';
@@ -20,6 +21,7 @@ export class Nodes {
   readonly #calls: OpCalls;
   readonly #handles: FileHandles;
   readonly #removed: RemovedWhileOpen;
+  readonly #removedFolders: RemovedFolders;
   readonly #formsOf: (name: string) => readonly string[];
 
   /** @param deps.isApple composed and decomposed names are one name */
@@ -28,12 +30,14 @@ export class Nodes {
     readonly calls: OpCalls;
     readonly handles: FileHandles;
     readonly removed: RemovedWhileOpen;
+    readonly removedFolders: RemovedFolders;
     readonly isApple: boolean;
   }) {
     this.#ops = deps.ops;
     this.#calls = deps.calls;
     this.#handles = deps.handles;
     this.#removed = deps.removed;
+    this.#removedFolders = deps.removedFolders;
     this.#formsOf = deps.isApple ? formsOf : (name) => [name];
   }
 
@@ -63,6 +67,8 @@ export class Nodes {
 
   /** @throws FsError ESTALE for a node that no longer exists */
   attributes(ino: Inode, caller: RpcCaller): Answer<Attributes> {
+    const removed = this.#removedFolders.attributesOf(ino);
+    if (removed !== undefined) return removed;
     const reply = this.#calls.run('getattr', ino, caller, (ctx) => this.#ops.getattr(ino, null, ctx));
     return reply instanceof Promise ? reply.then(({ attributes }) => attributes) : reply.attributes;
   }
@@ -76,11 +82,16 @@ export class Nodes {
     }
   }
 
-  /** @throws FsError ENOTDIR, ESTALE */
+  /** A folder with names. @throws FsError ENOTDIR, ENOENT for a removed folder, ESTALE */
   async folder(ino: Inode, caller: RpcCaller): Promise<Attributes> {
+    if (this.isRemovedFolder(ino)) throw new FsError('ENOENT');
     const attributes = await this.attributes(ino, caller);
     if (attributes.kind !== 'folder') throw new FsError('ENOTDIR');
     return attributes;
+  }
+
+  isRemovedFolder(ino: Inode): boolean {
+    return this.#removedFolders.attributesOf(ino) !== undefined;
   }
 
   parentOf(folder: Inode): Inode {

@@ -1,6 +1,6 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
-import { NFS_LIMITS } from '../nfs/nfs-limits.ts';
+import { NFS_CLIENT_LIMITS, NFS_LIMITS } from '../nfs/nfs-limits.ts';
 import { DOCUMENTED_DIFFERENCES } from './documented-differences.ts';
 import { SCENARIOS } from './suite.ts';
 
@@ -21,6 +21,7 @@ function sections(): Map<string, string[]> {
   const inProcess = all.filter(({ needs }) => needs.length === 0).length;
   const kept = differing.filter(([name]) => all.find((scenario) => scenario.name === name)?.needs.length === 0).length;
   const limits = Object.keys(NFS_LIMITS).length;
+  const clientLimits = Object.keys(NFS_CLIENT_LIMITS).length;
   return new Map([
     [
       'counts',
@@ -29,6 +30,7 @@ function sections(): Map<string, string[]> {
         '| --- | --- | --- | --- |',
         `| ext4 | ${all.length} | ${all.length} | 0 |`,
         `| a real mount | ${all.length} | ${all.length - differing.length} | ${differing.length}, listed below |`,
+        `| a mount over NFS version 3, with the client of Linux 6.1 | ${all.length} | ${all.length - differing.length - clientLimits} | ${differing.length + clientLimits}: the same, and ${clientLimits} limits of the protocol or the client |`,
         `| in process (what needs no process and no other user) | ${inProcess} | ${inProcess - kept} | ${kept} of them |`,
         `| in process, over NFS version 3 | ${inProcess} | ${inProcess - kept - limits} | ${kept + limits}: the same, and ${limits} limits of the protocol |`,
       ],

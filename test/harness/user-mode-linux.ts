@@ -10,7 +10,7 @@ import { missingPrograms, missingRoot } from './requirement.ts';
  * that hangs there takes nothing with it.
  */
 
-const MEMORY_MIB = 1024;
+const MEMORY_MIB = 1536;
 const MODULES = '/usr/lib/uml/modules';
 const REGISTERS = new URL('./whole-registers.c', import.meta.url).pathname;
 const CC = process.env.CC ?? 'cc';
@@ -110,7 +110,7 @@ exec > ${output} 2>&1
 export PATH=${process.env.PATH ?? '/usr/sbin:/usr/bin:/sbin:/bin'} HOME=/run/home
 mount -t proc proc /proc
 mount -t sysfs sysfs /sys
-mount -t tmpfs -o size=400m,mode=755 tmpfs /run
+mount -t tmpfs -o size=900m,mode=755 tmpfs /run
 mkdir -p /run/home
 ip link set lo up
 for module in ${NFS_MODULES.join(' ')}; do

@@ -1,5 +1,7 @@
+type Limits = Readonly<Record<string, readonly string[]>>;
+
 /** What no client can get over NFS version 3 (RFC 1813), by the name of the case, with the reason. `docs/semantics.md` lists the same. */
-const byReason: Readonly<Record<string, readonly string[]>> = {
+const ofTheProtocol: Limits = {
   'version 3 has no extended attributes: EOPNOTSUPP': [
     'setxattr moves ctime also of what was just written, and its close does not take that back',
     'an attribute is set, read, listed and removed, on a file and a folder',
@@ -30,9 +32,35 @@ const byReason: Readonly<Record<string, readonly string[]>> = {
     'RENAME_EXCHANGE swaps two files',
     'RENAME_EXCHANGE swaps a file and a folder that is not empty, across folders',
   ],
+  'a client takes a file without links for one that no longer exists: an open removed file has one link': [
+    'an open file has no links after its removal, and after a rename over it',
+  ],
   'a time is 32 bits without sign': ['utimes keeps -1000000000 ns to the nanosecond, for a file and a folder'],
 };
 
-export const NFS_LIMITS: Readonly<Record<string, string>> = Object.fromEntries(
-  Object.entries(byReason).flatMap(([reason, names]) => names.map((name) => [name, reason])),
-);
+/** What the kernel of a Linux client cannot do in addition. */
+const ofTheClient: Limits = {
+  'version 3 has no files without a name: EOPNOTSUPP': [
+    'O_TMPFILE makes a file without a name',
+    'linkat gives an O_TMPFILE file its name, with bytes, mode, times and inode',
+    'linkat of an O_TMPFILE file over a name is EEXIST, and of one with O_EXCL ENOENT',
+  ],
+  'the client cuts the fractions of the first second of 1970, the earliest time that version 3 can express': [
+    'utimes keeps 0 ns to the nanosecond, for a file and a folder',
+    'utimes keeps 1 ns to the nanosecond, for a file and a folder',
+  ],
+  'version 3 has no open(2): the server sees a WRITE by a user who may not write': [
+    'a descriptor keeps the access it was opened with',
+  ],
+  'version 3 has no extended attributes: EOPNOTSUPP': [
+    'the length is told to an empty buffer, a short buffer is ERANGE',
+    'a name of 256 bytes is ERANGE',
+  ],
+};
+
+export const NFS_LIMITS = reasonsOf(ofTheProtocol);
+export const NFS_CLIENT_LIMITS = { ...NFS_LIMITS, ...reasonsOf(ofTheClient) };
+
+function reasonsOf(limits: Limits): Readonly<Record<string, string>> {
+  return Object.fromEntries(Object.entries(limits).flatMap(([reason, names]) => names.map((name) => [name, reason])));
+}

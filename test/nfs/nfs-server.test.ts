@@ -211,6 +211,28 @@ describe('bytes', () => {
 });
 
 describe('files that are removed while open', () => {
+  test('a file that was removed while open has a link: without one, a client takes it for STALE', async () => {
+    const file = await client.create(root, 'file');
+    await client.rename(root, 'file', root, '.nfs0001');
+
+    expect((await client.getattr(file)).nlink).toBe(1);
+    await client.remove(root, '.nfs0001');
+  });
+
+  test('a removed or replaced folder is empty and takes no names, for programs that work in it', async () => {
+    const [removed, replaced] = [await client.mkdir(root, 'removed'), await client.mkdir(root, 'replaced')];
+    await client.mkdir(root, 'new');
+    await client.rmdir(root, 'removed');
+    await client.rename(root, 'new', root, 'replaced');
+
+    for (const folder of [removed, replaced]) {
+      expect((await client.getattr(folder)).type).toBe(2);
+      expect(await client.names(folder)).toEqual([]);
+      await expect(client.create(folder, 'file')).rejects.toMatchObject(status('noent'));
+      await expect(client.lookup(folder, 'file')).rejects.toMatchObject(status('noent'));
+    }
+  });
+
   test('a rename to .nfs… removes the name, and the bytes stay until that name is removed', async () => {
     const folder = await client.mkdir(root, 'folder');
     const file = await client.create(folder, 'file');

@@ -84,12 +84,12 @@ export const specialFileScenarios: readonly Scenario[] = [
 
     await fs.chmod('fifo', 0o4711);
     await fs.chown('fifo', 12, 34);
-    await fs.utimes('fifo', 5n, 1_000_000_000_000_000_007n);
+    await fs.utimes('fifo', 5_000_000_005n, 1_000_000_000_000_000_007n);
 
     const { kind, uid, gid, atimeNs, mtimeNs } = await fs.stat('fifo');
     expect({ kind, uid, gid, atimeNs, mtimeNs }).toEqual({
       ...{ kind: 'fifo', uid: 12, gid: 34 },
-      ...{ atimeNs: 5n, mtimeNs: 1_000_000_000_000_000_007n },
+      ...{ atimeNs: 5_000_000_005n, mtimeNs: 1_000_000_000_000_000_007n },
     });
   }),
   scenario(

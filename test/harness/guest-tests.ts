@@ -1,0 +1,54 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { PROJECT } from '../imports.ts';
+import { runInUserModeLinux } from './user-mode-linux.ts';
+
+interface Results {
+  readonly testResults: readonly {
+    readonly assertionResults: readonly { readonly status: string; readonly fullName: string }[];
+  }[];
+}
+
+/**
+ * Runs a test file (of the project `guest`) in user-mode Linux.
+ *
+ * @param env in addition to `CFS_…` of this process
+ * @returns the number of passed tests, the names of the others, and what the run printed
+ */
+export async function runGuestTests(
+  file: string,
+  options: { readonly timeoutMs: number; readonly env?: Readonly<Record<string, string>> },
+): Promise<{ readonly passed: number; readonly others: readonly string[]; readonly output: string }> {
+  const folder = mkdtempSync(path.join(tmpdir(), 'cfs-guest-'));
+  const report = path.join(folder, 'report.json');
+  const own = Object.entries(process.env).filter(([name]) => name.startsWith('CFS_') || name === 'CI');
+  const env = { ...Object.fromEntries(own), ...options.env, TMPDIR: '/run' };
+  const script = [
+    `cd ${quoted(PROJECT)}`,
+    ...Object.entries(env).map(([name, value]) => `export ${name}=${quoted(value ?? '')}`),
+    `${quoted(process.execPath)} node_modules/vitest/vitest.mjs run --project guest --no-color \\`,
+    `  --reporter=default --reporter=json --outputFile.json=${quoted(report)} ${quoted(file)}`,
+  ].join('\n');
+  try {
+    const { output } = await runInUserModeLinux(script, folder, options);
+    return { ...counted(report), output };
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+function counted(report: string): { passed: number; others: readonly string[] } {
+  try {
+    const { testResults } = JSON.parse(readFileSync(report, 'utf8')) as Results;
+    const tests = testResults.flatMap(({ assertionResults }) => assertionResults);
+    const others = tests.filter(({ status }) => status !== 'passed');
+    return { passed: tests.length - others.length, others: others.map(({ fullName }) => fullName) };
+  } catch {
+    return { passed: 0, others: ['no results'] };
+  }
+}
+
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,23 @@
+import { describe, expect, test } from 'vitest';
+import { runGuestTests } from '../harness/guest-tests.ts';
+import { titled } from '../harness/requirement.ts';
+import { missingUserModeLinux } from '../harness/user-mode-linux.ts';
+
+// Whole test files over `--binding nfs` with the NFS client of a real Linux kernel. They run in user-mode Linux, with a server and mounts of
+// their own.
+
+const missing = missingUserModeLinux();
+
+describe.skipIf(missing !== null)(titled('the NFS client of a Linux kernel', missing), () => {
+  // 300: several replies of the server for a folder.
+  test.each([['conformance', { CFS_CONFORMANCE_ENTRIES: '300' }, 900_000]] as const)(
+    'passes test/nfs/guest/%s.ts',
+    { timeout: 930_000 },
+    async (name, env, timeoutMs) => {
+      const { passed, others, output } = await runGuestTests(`test/nfs/guest/${name}.ts`, { env, timeoutMs });
+
+      expect(others, output).toEqual([]);
+      expect(passed).toBeGreaterThan(0);
+    },
+  );
+});
