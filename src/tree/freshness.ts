@@ -3,6 +3,7 @@ import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, SignInError, TransportError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
+import type { ListingPage } from '../base/resources.ts';
 import type { ServiceHealth } from '../base/service-health.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { BackgroundListings } from './background-listings.ts';
@@ -10,6 +11,7 @@ import { ifReadable } from './if-readable.ts';
 import { ListingAhead } from './listing-ahead.ts';
 import type { ListingFence } from './listing-fence.ts';
 import { listPages } from './listing-pages.ts';
+import { MergedAhead } from './merged-ahead.ts';
 import { type HeldRemovals, MissingEntries } from './missing-entries.ts';
 import { PushPreflight } from './push-preflight.ts';
 import type { RemoteListing } from './remote-listing.ts';
@@ -233,11 +235,19 @@ export class Freshness {
     const refused = this.#missing.takeRefused(folder);
     try {
       const { resource } = node.remote;
-      const pages = await listPages(this.#listing, resource, this.#stop.signal, { isAwaited });
+      const isNewHere = this.#tree.listedMs(folder) === null && this.#tree.isEmpty(folder);
+      const ahead = isNewHere ? new MergedAhead() : null;
+      let clockMs: number | null = null;
+      const onPage = async (page: ListingPage): Promise<void> => {
+        clockMs ??= page.serverTimeMs;
+        if (ahead === null) return;
+        await this.#missing.mergePage({ folder, sequence, requestedMs, serverTimeMs: clockMs }, page.entries, ahead);
+      };
+      const pages = await listPages(this.#listing, resource, this.#stop.signal, { isAwaited, onPage });
       const { entries, serverTimeMs } = pages;
       this.#health.answered('opener');
       const listed = { folder, sequence, requestedMs, serverTimeMs };
-      const outcome = await this.#missing.merge(listed, entries);
+      const outcome = await this.#missing.merge(listed, entries, ahead);
       const isNew = outcome.changes > 0 || outcome.questions.length > 0;
       this.#watched.listed(folder, isNew ? 'new' : 'nothing new');
       await this.#missing.resolve(listed, outcome, { entries, refused, accept });

@@ -29,6 +29,7 @@ import {
 } from './listing-merge.ts';
 import { isEmpty } from './live-folder.ts';
 import { noteLocalFolders } from './local-folders.ts';
+import type { MergedAhead } from './merged-ahead.ts';
 import type { Names } from './names.ts';
 import { type ReceivedChange, receivedChanges } from './received-changes.ts';
 import { type OpenHere, type RemoteDeletionOutcome, RemoteDeletions } from './remote-deletions.ts';
@@ -158,29 +159,15 @@ export class ListingApplication {
     sequence: number,
     requestedMs: number,
     serverTimeMs: number | null,
+    ahead: MergedAhead | null,
   ): Generator<void, MergeOutcome> {
     // An entry that moved to a later page between two requests occurs twice: the last occurrence wins.
     const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
     const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
-    let changes = 0;
-    let isTakenBack = false;
     // A first listing has nothing to miss: all nodes that its merge leaves in the folder are its entries.
-    const wasEmpty = isEmpty(this.#store, folder);
-    const postponed = new Map<ResourceUrl, RemoteEntry>();
-    const waiting = byUrl.values();
-    let step = STEP_NODES_MIN;
-    for (let batch = take(waiting, step); batch.length > 0; batch = take(waiting, step)) {
-      const begunMs = this.#clock.elapsedMs();
-      const plan = this.#mergeBatch(listing, batch, sequence);
-      changes += plan.changes.length;
-      if (plan.takenBack.length > 0) isTakenBack = true;
-      for (const entry of plan.postponed) postponed.set(entry.url, entry);
-      // Known entries cost a tenth of new ones: merge as many as fit into one turn.
-      const tookMs = this.#clock.elapsedMs() - begunMs;
-      if (tookMs < TURN_MS / 2) step = Math.min(step * 2, STEP_NODES_MAX);
-      else if (tookMs > TURN_MS) step = Math.max(step / 2, STEP_NODES_MIN);
-      yield;
-    }
+    const wasEmpty = ahead !== null || isEmpty(this.#store, folder);
+    const rest = ahead?.restOf(byUrl) ?? byUrl.values();
+    const merged = yield* this.#mergeBatches(listing, rest, sequence);
 
     const questions: MissingEntryQuestion[] = [];
     const view = { mayJudge: (ino: Inode) => this.#fence.mayJudge(ino, sequence) };
@@ -206,22 +193,52 @@ export class ListingApplication {
       // A time in the future: the wall clock was set back, and the folder would stay stale permanently.
       if (requestedMs > known || known > this.#clock.nowMs()) tx.put('folder', folder, { listedMs: requestedMs });
     });
-    return { changes, questions, isTakenBack, postponed: [...postponed.values()] };
+    return { ...merged, changes: merged.changes + (ahead?.changes ?? 0), questions };
   }
 
-  mergePart(
+  *mergePart(
     folder: Inode,
     entries: readonly RemoteEntry[],
     sequence: number,
     requestedMs: number,
     serverTimeMs: number | null,
-  ): void {
+    ahead: MergedAhead | null,
+  ): Generator<void, void> {
     const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
     const listing: Listing = { folder, entries: byUrl, complete: false, requestedMs, serverTimeMs };
-    const waiting = byUrl.values();
-    for (let batch = take(waiting, STEP_NODES_MAX); batch.length > 0; batch = take(waiting, STEP_NODES_MAX)) {
-      this.#mergeBatch(listing, batch, sequence);
+    const { changes } = yield* this.#mergeBatches(listing, byUrl.values(), sequence);
+    if (ahead === null) return;
+    ahead.changes += changes;
+    for (const entry of entries) {
+      // An entry that this listing may not create yet has no node.
+      if (this.#store.get('resource', entry.url) !== undefined) ahead.add(entry);
     }
+  }
+
+  /** Merges `entries` of the listing, in steps of about `TURN_MS`. */
+  *#mergeBatches(
+    listing: Listing,
+    entries: Iterable<RemoteEntry>,
+    sequence: number,
+  ): Generator<void, Omit<MergeOutcome, 'questions'>> {
+    let changes = 0;
+    let isTakenBack = false;
+    const postponed = new Map<ResourceUrl, RemoteEntry>();
+    const waiting = entries[Symbol.iterator]();
+    let step = STEP_NODES_MIN;
+    for (let batch = take(waiting, step); batch.length > 0; batch = take(waiting, step)) {
+      const begunMs = this.#clock.elapsedMs();
+      const plan = this.#mergeBatch(listing, batch, sequence);
+      changes += plan.changes.length;
+      if (plan.takenBack.length > 0) isTakenBack = true;
+      for (const entry of plan.postponed) postponed.set(entry.url, entry);
+      // Known entries cost a tenth of new ones: merge as many as fit into one turn.
+      const tookMs = this.#clock.elapsedMs() - begunMs;
+      if (tookMs < TURN_MS / 2) step = Math.min(step * 2, STEP_NODES_MAX);
+      else if (tookMs > TURN_MS) step = Math.max(step / 2, STEP_NODES_MIN);
+      yield;
+    }
+    return { changes, isTakenBack, postponed: [...postponed.values()] };
   }
 
   resolveAbsence(ino: Inode, answer: RemoteResource | null, sequence: number, isBelieved: boolean): AbsenceOutcome {

@@ -11,6 +11,8 @@ export interface ListedEntries {
   readonly serverTimeMs: number | null;
 }
 
+export type OnPage = (page: ListingPage) => Promise<void>;
+
 /** Ten times the promised folder size, and within memory limits: protects against an endless listing. */
 const ENTRIES_MAX = 1_000_000;
 /**
@@ -33,20 +35,22 @@ const ENTRIES_SIDE_BY_SIDE_MIN = 100;
  * page of another length.
  *
  * @param options.isAwaited a program waits for the listing; other listings leave the connections to those
- * @throws ProtocolError for a listing that does not end · errors of `RemoteListing.listPage`
+ * @param options.onPage called in the order of the pages for each page that was requested side by side and follows the
+ * one before, while later ones are under way; the listing waits for it
+ * @throws ProtocolError for a listing that does not end · errors of `RemoteListing.listPage` and of `onPage`
  */
 export async function listPages(
   listing: RemoteListing,
   folder: ResourceUrl,
   signal: AbortSignal,
-  options: { readonly isAwaited?: boolean } = {},
+  options: { readonly isAwaited?: boolean; readonly onPage?: OnPage } = {},
 ): Promise<ListedEntries> {
   const collected = new CollectedPages(folder);
   const ask = (start: number) => listing.listPage(folder, start, signal);
   const first = await ask(0);
   let start: number | null = collected.add(first) ? first.entries.length : null;
   if (start !== null && options.isAwaited && start >= ENTRIES_SIDE_BY_SIDE_MIN) {
-    start = await collectSideBySide(collected, first, ask);
+    start = await collectSideBySide(collected, first, ask, options.onPage ?? (async () => {}));
   }
   while (start !== null) {
     const page = await ask(start);
@@ -60,12 +64,14 @@ async function collectSideBySide(
   collected: CollectedPages,
   first: ListingPage,
   ask: (start: number) => Promise<ListingPage>,
+  onPage: OnPage,
 ): Promise<number | null> {
   const fullEntries = first.entries.length;
   const stepEntries = fullEntries - 1;
   const ahead = new PagesAhead((index) => ask(index * stepEntries), fullEntries);
   let before = first;
   for (let index = 1; ; index++) {
+    await onPage(before);
     const page = await ahead.take(index);
     if (page.entries[0]?.url !== before.entries.at(-1)?.url) {
       ahead.stop();

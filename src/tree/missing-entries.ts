@@ -9,6 +9,7 @@ import { ROLLBACK_REMOVALS_MAX } from '../store/rollback-removals.ts';
 import type { MergeOutcome, MissingEntryQuestion } from './listing-application.ts';
 import type { ListingFence } from './listing-fence.ts';
 import { listPages } from './listing-pages.ts';
+import type { MergedAhead } from './merged-ahead.ts';
 import { MissingEntryProbe } from './missing-entry-probe.ts';
 import type { RemoteListing } from './remote-listing.ts';
 import { REMOVALS_BELIEVED_MAX, RemovalLimit } from './removal-limit.ts';
@@ -93,14 +94,20 @@ export class MissingEntries {
     return refused;
   }
 
-  /** Merges a complete listing, step by step. */
-  async merge(listed: Listed, entries: readonly RemoteEntry[]): Promise<MergeOutcome> {
+  /** Merges a complete listing, step by step. `ahead`: the pages that were merged before. */
+  async merge(
+    listed: Listed,
+    entries: readonly RemoteEntry[],
+    ahead: MergedAhead | null = null,
+  ): Promise<MergeOutcome> {
     const { folder, sequence, requestedMs, serverTimeMs } = listed;
-    const steps = this.#deps.tree.mergeSteps(folder, entries, sequence, requestedMs, serverTimeMs);
-    for (let step = steps.next(); ; step = steps.next()) {
-      if (step.done) return step.value;
-      await nextTurn();
-    }
+    return await inTurns(this.#deps.tree.mergeSteps(folder, entries, sequence, requestedMs, serverTimeMs, ahead));
+  }
+
+  /** Merges a page of a first listing whose last page is under way, step by step. */
+  async mergePage(listed: Listed, entries: readonly RemoteEntry[], ahead: MergedAhead): Promise<void> {
+    const { folder, sequence, requestedMs, serverTimeMs } = listed;
+    await inTurns(this.#deps.tree.mergePageSteps(folder, entries, sequence, requestedMs, serverTimeMs, ahead));
   }
 
   /**
@@ -325,5 +332,13 @@ export class MissingEntries {
 
   #newProbe(): MissingEntryProbe {
     return new MissingEntryProbe(this.#deps);
+  }
+}
+
+/** Runs each step in a turn of its own. @returns the result of the last one */
+async function inTurns<T>(steps: Generator<void, T>): Promise<T> {
+  for (let step = steps.next(); ; step = steps.next()) {
+    if (step.done) return step.value;
+    await nextTurn();
   }
 }

@@ -25,6 +25,7 @@ import {
 } from './listing-application.ts';
 import type { ListingFence } from './listing-fence.ts';
 import { isComplete, isEmpty, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
+import type { MergedAhead } from './merged-ahead.ts';
 import type { Names } from './names.ts';
 import type { LocalChangeKind, NodeChanges } from './node-changes.ts';
 import { OwnershipTransfer } from './ownership-transfer.ts';
@@ -353,15 +354,34 @@ export class Tree {
     }
   }
 
-  /** As `merge`, in steps of at most 500 entries, each one record of the store; the tree may change between them. */
+  /**
+   * As `merge`, in steps of at most 500 entries, each one record of the store; the tree may change between them.
+   * `ahead`: the pages that were already merged.
+   */
   mergeSteps(
     folder: Inode,
     entries: readonly RemoteEntry[],
     requestedSequence: number,
     requestedMs: number,
     serverTimeMs: number | null,
+    ahead: MergedAhead | null = null,
   ): Generator<void, MergeOutcome> {
-    return this.#listings.merge(folder, entries, requestedSequence, requestedMs, serverTimeMs);
+    return this.#listings.merge(folder, entries, requestedSequence, requestedMs, serverTimeMs, ahead);
+  }
+
+  /**
+   * Merges a page of the first listing of an empty folder, whose last page is under way, in steps. `mergeSteps` with
+   * `ahead` ends the listing.
+   */
+  mergePageSteps(
+    folder: Inode,
+    entries: readonly RemoteEntry[],
+    requestedSequence: number,
+    requestedMs: number,
+    serverTimeMs: number | null,
+    ahead: MergedAhead,
+  ): Generator<void, void> {
+    return this.#listings.mergePart(folder, entries, requestedSequence, requestedMs, serverTimeMs, ahead);
   }
 
   /** Merges some entries of a listing, for postponed ones; missing entries mean nothing. */
@@ -372,7 +392,8 @@ export class Tree {
     requestedMs: number,
     serverTimeMs: number | null,
   ): void {
-    this.#listings.mergePart(folder, entries, requestedSequence, requestedMs, serverTimeMs);
+    const steps = this.#listings.mergePart(folder, entries, requestedSequence, requestedMs, serverTimeMs, null);
+    while (!steps.next().done);
   }
 
   /**
