@@ -12,6 +12,8 @@ import { S3Store } from '../../../src/server/s3/s3-store.ts';
 import { missingPrograms, titled } from '../../harness/requirement.ts';
 import { signUp } from '../raw-client.ts';
 import { until } from '../until.ts';
+import { faultSuite } from './fault-suite.ts';
+import { FaultyProxy } from './faulty-proxy.ts';
 import { RADOSGW_PROGRAMS, Radosgw } from './radosgw.ts';
 import { bytesOf, storeContract } from './store-contract.ts';
 
@@ -22,27 +24,45 @@ const missing = missingPrograms(...RADOSGW_PROGRAMS);
 
 describe.skipIf(missing !== null)(titled('radosgw', missing), () => {
   let gateway: Radosgw;
+  let proxy: FaultyProxy;
+  let requests: S3Requests;
   let store: S3Store;
+  /** Its requests pass the proxy. */
+  let faultyStore: S3Store;
 
-  const open = () =>
-    new S3Store({ location: s3Location(gateway.url), credentials: gateway.credentials, clock: systemClock });
+  const open = (clock = systemClock, url = gateway.url) =>
+    new S3Store({ location: s3Location(url), credentials: gateway.credentials, clock });
 
   beforeAll(async () => {
     gateway = await Radosgw.start();
     const location = s3Location(gateway.url);
     const pool = new Pool(location.origin);
-    const requests = new S3Requests({ location, credentials: gateway.credentials, clock: systemClock, pool });
+    requests = new S3Requests({ location, credentials: gateway.credentials, clock: systemClock, pool });
     await requests.send({ method: 'PUT' });
-    await requests.close();
     store = open();
+    proxy = await FaultyProxy.start(gateway.port);
+    const impatient = {
+      ...systemClock,
+      sleep: (ms: number, signal?: AbortSignal) => systemClock.sleep(ms / 100, signal),
+    };
+    faultyStore = open(impatient, gateway.url.replace(`:${gateway.port}`, `:${proxy.port}`));
   }, 240_000);
 
   afterAll(async () => {
     await store?.close();
+    await faultyStore?.close();
+    await requests?.close();
+    await proxy?.close();
     await gateway?.close();
   }, 60_000);
 
   describe('the store', () => storeContract(() => store));
+
+  const unfinished = async () => {
+    const { text } = await requests.send({ method: 'GET', query: { uploads: '' } });
+    return [...text.matchAll(/<UploadId>/g)].length;
+  };
+  describe('behind a faulty proxy', () => faultSuite(() => ({ store: faultyStore, faults: proxy.faults, unfinished })));
 
   test('a signature by another secret is refused', async () => {
     const credentials = { ...gateway.credentials, secretAccessKey: 'another' };

@@ -18,18 +18,18 @@ export const RADOSGW_PROGRAMS = ['radosgw', 'radosgw-admin', 'ceph', 'ceph-mon',
 /** An S3 store that many operators have: one monitor, one OSD in memory and a gateway, in a temporary directory. */
 export class Radosgw {
   readonly url: string;
+  readonly port: number;
   readonly credentials: S3Credentials = { accessKeyId: 'cfs-access-key', secretAccessKey: 'cfs-secret-key' };
   readonly #directory: string;
   readonly #config: string;
   readonly #children: ChildProcess[] = [];
   readonly #monitorPort: number;
-  readonly #port: number;
 
   private constructor(directory: string, ports: readonly [number, number]) {
     this.#monitorPort = ports[0];
     this.#directory = directory;
     this.#config = join(directory, 'ceph.conf');
-    this.#port = ports[1];
+    this.port = ports[1];
     this.url = `s3://${BUCKET}?endpoint=http://127.0.0.1:${ports[1]}`;
     writeFileSync(this.#config, configOf(directory, ports[0]));
   }
@@ -76,9 +76,9 @@ export class Radosgw {
     const { accessKeyId, secretAccessKey } = this.credentials;
     const keys = ['--access-key', accessKeyId, '--secret-key', secretAccessKey];
     await this.#run('radosgw-admin', 'user', 'create', '--uid', 'cfs', '--display-name', 'cfs', ...keys);
-    this.#spawn('radosgw', '-f', '-n', 'client.rgw', `--rgw_frontends=beast endpoint=127.0.0.1:${this.#port}`);
+    this.#spawn('radosgw', '-f', '-n', 'client.rgw', `--rgw_frontends=beast endpoint=127.0.0.1:${this.port}`);
     const isAnswering = () =>
-      fetch(`http://127.0.0.1:${this.#port}/`).then(
+      fetch(`http://127.0.0.1:${this.port}/`).then(
         () => true,
         () => false,
       );

@@ -4,19 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { systemClock } from '../../../src/base/clock.ts';
 import { s3Location } from '../../../src/server/s3/s3-location.ts';
 import { S3Store } from '../../../src/server/s3/s3-store.ts';
-
-/** A fault of the store: in the `times` requests from the `nth` matching one on. */
-export interface StoreFault {
-  /** `PUT key`, `PUT part`, `POST uploads`, `POST complete`, `GET key`, `HEAD key`, `DELETE key`. */
-  readonly on: string;
-  readonly nth?: number;
-  readonly times?: number;
-  /**
-   * `slowDown`: 503, not done · `reset`: the connection ends, not done · `loseAnswer`: done, then the connection ends ·
-   * `errorInBody`: 200 with an error document, not done · `doneAndErrorInBody` · `cut`: half of the body · `denied`: 403
-   */
-  readonly then: 'slowDown' | 'reset' | 'loseAnswer' | 'errorInBody' | 'doneAndErrorInBody' | 'cut' | 'denied';
-}
+import { answerWith, kindOf, refusal, type StoreAnswer, type StoreFault, StoreFaults, send } from './store-faults.ts';
 
 interface StandInObject {
   readonly bytes: Buffer;
@@ -32,11 +20,8 @@ export class StandInS3 {
   readonly objects = new Map<string, StandInObject>();
   /** Parts by upload id. */
   readonly uploads = new Map<string, { readonly key: string; readonly parts: Map<number, StandInObject> }>();
-  faults: readonly StoreFault[] = [];
-  /** Kinds of all requests. */
-  readonly requests: string[] = [];
+  readonly plan = new StoreFaults();
   readonly #server: Server;
-  readonly #counts = new Map<StoreFault, number>();
 
   private constructor() {
     this.#server = createServer((request, response) => {
@@ -52,6 +37,10 @@ export class StandInS3 {
 
   get url(): string {
     return `s3://${BUCKET}?endpoint=http://127.0.0.1:${(this.#server.address() as AddressInfo).port}`;
+  }
+
+  set faults(faults: readonly StoreFault[]) {
+    this.plan.list = faults;
   }
 
   /** A client of this store; it waits little between its attempts. */
@@ -79,34 +68,13 @@ export class StandInS3 {
     for await (const chunk of request) chunks.push(chunk as Buffer);
     const body = Buffer.concat(chunks);
     const kind = kindOf(request.method ?? '', key, query);
-    this.requests.push(kind);
+    const fault = this.plan.next(kind);
     const hash = createHash('sha256').update(body).digest('hex');
     if (!/^AWS4-HMAC-SHA256 Credential=key\//.test(request.headers.authorization ?? '') || bucket !== BUCKET)
-      return refuse(response, 403, 'AccessDenied');
-    if (request.headers['x-amz-content-sha256'] !== hash) return refuse(response, 400, 'XAmzContentSHA256Mismatch');
-    const fault = this.#faultOf(kind);
-    if (fault === 'slowDown') return refuse(response, 503, 'SlowDown');
-    if (fault === 'denied') return refuse(response, 403, 'AccessDenied');
-    if (fault === 'reset') return void request.socket.destroy();
-    if (fault === 'errorInBody') return send(response, 200, errorDocument('InternalError'));
-    const answer = this.#carriedOut(kind, key, query, body, request.headers);
-    if (fault === 'loseAnswer') return void request.socket.destroy();
-    if (fault === 'doneAndErrorInBody') return send(response, 200, errorDocument('InternalError'));
-    const { status, headers = {}, bytes = Buffer.of() } = answer;
-    response.writeHead(status, { 'content-length': bytes.byteLength, ...headers });
-    if (fault !== 'cut') return void response.end(bytes);
-    response.write(bytes.subarray(0, bytes.byteLength / 2), () => request.socket.destroy());
-  }
-
-  #faultOf(kind: string): StoreFault['then'] | null {
-    for (const fault of this.faults) {
-      if (fault.on !== kind) continue;
-      const count = (this.#counts.get(fault) ?? 0) + 1;
-      this.#counts.set(fault, count);
-      const { nth = 1, times = 1 } = fault;
-      if (count >= nth && count < nth + times) return fault.then;
-    }
-    return null;
+      return send(response, refusal(403, 'AccessDenied'));
+    if (request.headers['x-amz-content-sha256'] !== hash)
+      return send(response, refusal(400, 'XAmzContentSHA256Mismatch'));
+    await answerWith(fault, response, () => this.#carriedOut(kind, key, query, body, request.headers));
   }
 
   #carriedOut(
@@ -115,7 +83,7 @@ export class StandInS3 {
     query: URLSearchParams,
     body: Buffer,
     headers: IncomingMessage['headers'],
-  ): Answer {
+  ): StoreAnswer {
     const uploadId = query.get('uploadId') ?? '';
     switch (kind) {
       case 'PUT key': {
@@ -153,7 +121,7 @@ export class StandInS3 {
     }
   }
 
-  #completed(uploadId: string, list: string): Answer {
+  #completed(uploadId: string, list: string): StoreAnswer {
     const upload = this.uploads.get(uploadId);
     if (upload === undefined) return refusal(404, 'NoSuchUpload');
     const named = [...list.matchAll(/<PartNumber>(\d+)<\/PartNumber><ETag>(.*?)<\/ETag>/g)];
@@ -171,7 +139,7 @@ export class StandInS3 {
     return document(`<CompleteMultipartUploadResult><ETag>${etag}</ETag></CompleteMultipartUploadResult>`);
   }
 
-  #read(kind: string, key: string, headers: IncomingMessage['headers']): Answer {
+  #read(kind: string, key: string, headers: IncomingMessage['headers']): StoreAnswer {
     const object = this.objects.get(key);
     if (object === undefined) return refusal(404, 'NoSuchKey');
     if (headers['if-match'] !== undefined && headers['if-match'] !== object.etag)
@@ -187,40 +155,10 @@ export class StandInS3 {
   }
 }
 
-interface Answer {
-  readonly status: number;
-  readonly headers?: Readonly<Record<string, string>>;
-  readonly bytes?: Buffer;
-}
-
-function kindOf(method: string, key: string, query: URLSearchParams): string {
-  if (query.has('uploads')) return `${method} uploads`;
-  if (query.has('partNumber')) return `${method} part`;
-  if (query.has('uploadId')) return `${method} ${method === 'POST' ? 'complete' : 'upload'}`;
-  return `${method} ${key === '' ? 'bucket' : 'key'}`;
-}
-
 function objectOf(bytes: Buffer): StandInObject {
   return { bytes, etag: `"${createHash('md5').update(bytes).digest('hex')}"` };
 }
 
-function errorDocument(code: string): string {
-  return `<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>${code}</Code><Message>by the test</Message></Error>`;
-}
-
-function document(text: string): Answer {
+function document(text: string): StoreAnswer {
   return { status: 200, bytes: Buffer.from(text) };
-}
-
-function refusal(status: number, code: string): Answer {
-  return { status, bytes: Buffer.from(errorDocument(code)) };
-}
-
-function refuse(response: ServerResponse, status: number, code: string): void {
-  send(response, status, errorDocument(code));
-}
-
-function send(response: ServerResponse, status: number, text: string): void {
-  response.writeHead(status, { 'content-length': Buffer.byteLength(text) });
-  response.end(text);
 }
