@@ -17,7 +17,7 @@ export interface Writing {
   /** The first change; after a truncation to zero the first one after it, null before that. */
   readonly sinceMs: number | null;
   readonly lastMs: number;
-  /** The latest fsync(2) after a change; null if there was none. */
+  /** The latest fsync(2) after a change; null if there was none since the last truncation to zero. */
   readonly syncedMs: number | null;
   /** Truncated to zero since the last close(2): the bytes present are the start of new content. */
   readonly wasEmptied: boolean;
@@ -31,7 +31,7 @@ export function writtenAt(local: LocalFacet, times: { readonly mtime: Timespec; 
 /** One more change, at `lastMs` by `elapsedMs`. */
 export function changedAt(writing: Writing | null, lastMs: number, isEmptied = false): Writing {
   const { sinceMs, syncedMs = null, wasEmptied = false } = writing ?? {};
-  if (isEmptied) return { sinceMs: null, lastMs, syncedMs, wasEmptied: true };
+  if (isEmptied) return { sinceMs: null, lastMs, syncedMs: null, wasEmptied: true };
   return { sinceMs: sinceMs ?? lastMs, lastMs, syncedMs, wasEmptied };
 }
 

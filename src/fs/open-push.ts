@@ -74,7 +74,8 @@ export class OpenPush {
     const node = store.get('node', ino);
     if (node === undefined || node.local === null || node.localOnly) return false;
     // A file that was emptied and not written since is the start of a rewrite, however long that takes.
-    const isLong = sinceMs !== null && nowMs - (givenMs ?? sinceMs) >= openPushMs;
+    // An earlier push may be older than a rewrite that has begun since.
+    const isLong = sinceMs !== null && nowMs - Math.max(givenMs ?? 0, sinceMs) >= openPushMs;
     const hasVersion = (node.remote?.sizeBytes ?? null) !== null && !wasEmptied;
     const isWhole = hasVersion || syncedMs !== null || isLong;
     return isWhole && (isLong || nowMs - lastMs >= IDLE_MS || (syncedMs ?? Number.NEGATIVE_INFINITY) >= lastMs);

@@ -74,6 +74,30 @@ test('a stalled copy over an older version is not pushed half-written', async ()
   expect(versionsOf('copy')).toEqual(['the first half, the second half', 'the older version']);
 });
 
+/** [S-version-5] */
+test.each([
+  ['pushed while it was open', (fd: number) => world.mount.write(fd, 0, Buffer.from('THE'))],
+  ['synced', (fd: number) => world.mount.write(fd, 0, Buffer.from('THE')).then(() => world.mount.fsync(fd))],
+])('a stalled rewrite is not pushed half-written although the file was %s before', async (_, change) => {
+  await world.mount.writeFile('copy', Buffer.from('the older version'));
+  await world.converge();
+  const held = await world.mount.open('copy', O_RDWR);
+  await change(held);
+  for (let at = 0; at < 6 * MINUTE_MS; at += 10_000) await world.pass(10_000);
+  expect(versionsOf('copy')).toEqual(['THE older version', 'the older version']);
+
+  const fd = await world.mount.open('copy', O_WRONLY | O_TRUNC);
+  await world.mount.write(fd, 0, Buffer.from('the first half, '));
+  for (let at = 0; at < 4 * MINUTE_MS; at += 10_000) await world.pass(10_000);
+  expect(versionsOf('copy')).toEqual(['THE older version', 'the older version']);
+
+  await world.mount.write(fd, 16, Buffer.from('the second half'));
+  await world.mount.close(fd);
+  await world.mount.close(held);
+  await world.converge();
+  expect(versionsOf('copy')[0]).toBe('the first half, the second half');
+});
+
 test('a file that a program rewrites by `> file` is pushed neither half-written nor empty', async () => {
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   await world.mount.writeFile('copy', Buffer.from('the older version'));
