@@ -149,7 +149,9 @@ const native = join(root, 'native-deps/fuse-kernel');
 const nativeHash = createHash('sha256').update(`${CC} ${process.arch}`);
 for (const path of [
   join(root, 'scripts/build-native.mjs'),
-  ...[join(root, 'native-deps/keeper/keeper.c')].filter((path) => existsSync(path)),
+  ...['keeper/keeper.c', 'announcer/announcer.c']
+    .map((name) => join(root, 'native-deps', name))
+    .filter((path) => existsSync(path)),
   ...readdirSync(native)
     .filter((name) => /\.[ch]$/.test(name))
     .sort()

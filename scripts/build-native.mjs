@@ -54,6 +54,15 @@ const out = join(outFolder, `${NAME}.node`);
 const keeperSource = fileURLToPath(new URL('../native-deps/keeper/keeper.c', import.meta.url));
 const keeperOut = join(outFolder, 'cfs-keeper');
 const hasKeeper = existsSync(keeperSource) && !sanitize && !prebuild;
+/** The program that repeats remote changes in a mount, for inotify(7). */
+const announcerSource = fileURLToPath(new URL('../native-deps/announcer/announcer.c', import.meta.url));
+/** The programs beside the addon, with their sources. */
+const programs = [
+  ...(hasKeeper ? [{ source: keeperSource, out: keeperOut }] : []),
+  ...(existsSync(announcerSource) && !sanitize
+    ? [{ source: announcerSource, out: join(outFolder, 'cfs-announcer') }]
+    : []),
+];
 const stamp = join(outFolder, 'stamp');
 
 if (process.platform !== 'linux') {
@@ -77,15 +86,15 @@ const flags = [
     ? ['-O1', '-g', '-fno-omit-frame-pointer', '-fsanitize=address,undefined', '-fno-sanitize-recover=undefined']
     : ['-O2', '-g0']),
 ];
-const keeperFlags = ['-std=gnu11', '-Wall', '-Wextra', '-O2', '-g0', '-pthread'];
+const programFlags = ['-std=gnu11', '-Wall', '-Wextra', '-O2', '-g0', '-pthread'];
 const key = createHash('sha256').update([cc, ...ccWords, ...flags, platform].join('\0'));
 for (const name of names.filter((each) => /\.[ch]$/.test(each)))
   key.update(name).update(readFileSync(join(folder, name)));
-if (hasKeeper) key.update(keeperFlags.join('\0')).update(readFileSync(keeperSource));
+for (const { source } of programs) key.update(programFlags.join('\0')).update(readFileSync(source));
 const wanted = key.digest('hex');
 if (
   existsSync(out) &&
-  (!hasKeeper || existsSync(keeperOut)) &&
+  programs.every((program) => existsSync(program.out)) &&
   existsSync(stamp) &&
   readFileSync(stamp, 'utf8') === wanted
 )
@@ -102,7 +111,8 @@ try {
 }
 mkdirSync(outFolder, { recursive: true });
 const unfinished = join(outFolder, `${NAME}.${process.pid}.tmp`);
-const unfinishedKeeper = join(outFolder, `cfs-keeper.${process.pid}.tmp`);
+/** @param {{ out: string }} program */
+const unfinishedOf = (program) => `${program.out}.${process.pid}.tmp`;
 try {
   execFileSync(
     cc,
@@ -111,8 +121,8 @@ try {
       stdio: 'inherit',
     },
   );
-  if (hasKeeper)
-    execFileSync(cc, [...ccWords, ...keeperFlags, keeperSource, '-o', unfinishedKeeper], { stdio: 'inherit' });
+  for (const program of programs)
+    execFileSync(cc, [...ccWords, ...programFlags, program.source, '-o', unfinishedOf(program)], { stdio: 'inherit' });
 } catch (thrown) {
   const error = /** @type {NodeJS.ErrnoException} */ (thrown);
   if (error.code === 'ENOENT' && target === host && existsSync(join(folder, 'prebuilds', platform, `${NAME}.node`)))
@@ -137,7 +147,7 @@ if (target in TARGETS && machine !== null && machine !== TARGETS[target].machine
 }
 // Renamed, not written in place: a process that has the old file loaded keeps it.
 renameSync(unfinished, out);
-if (hasKeeper) renameSync(unfinishedKeeper, keeperOut);
+for (const program of programs) renameSync(unfinishedOf(program), program.out);
 writeFileSync(stamp, wanted);
 console.error(`build-native: built ${out}`);
 

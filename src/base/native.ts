@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { constants } from 'node:os';
 import { fileURLToPath } from 'node:url';
@@ -49,6 +50,13 @@ export function loadAddon<T>(): T {
   const why = whyUnsupported(systemKind());
   if (why !== null) throw new UsageError(why.sentence, 1);
   throw new UsageError(`the kernel addon is not built; ${CURE}`, 1);
+}
+
+/** A program that is built beside the addon; null if it was not built. */
+export function programBesideAddon(name: string): string | null {
+  const path = (place: string): string =>
+    fileURLToPath(new URL(`../../native-deps/fuse-kernel/${place}/${name}`, import.meta.url));
+  return PLACES.map(path).find((each) => existsSync(each)) ?? null;
 }
 
 /** dlopen(3) reports files and symbols; if the system is unsupported, the message says that instead. */

@@ -11,7 +11,7 @@ export function addMountOptions(command: Command): Command {
   for (const [, option] of optionRows()) {
     const flags = option.placeholder === null ? option.flag : `${option.flag} ${option.placeholder}`;
     const standard = option.placeholder === null || option.default === '' ? '' : ` [${option.default}]`;
-    const given = new Option(flags, `${option.help}${standard} (${envNameOf(option)})`).hideHelp(option.hidden);
+    const given = flagOf(flags, `${option.help}${standard} (${envNameOf(option)})`).hideHelp(option.hidden);
     if (option.isRepeatable === true)
       given.argParser((text: string, before?: string) => (before === undefined ? text : `${before},${text}`));
     command.addOption(given);
@@ -19,11 +19,18 @@ export function addMountOptions(command: Command): Command {
   return command;
 }
 
+/** `--no-notify` is a switch of its own. Commander would take it for the negation of `--notify`, which is then on by default. */
+function flagOf(flags: string, help?: string): Option {
+  const option = new Option(flags, help);
+  option.negate = false;
+  return option;
+}
+
 /** The options of the table that were given on the command line, as texts. */
 export function givenFlags(command: Command): Partial<Record<OptionKey, string>> {
   const flags: Partial<Record<OptionKey, string>> = {};
   for (const [key, option] of optionRows()) {
-    const value: unknown = command.getOptionValue(new Option(option.flag).attributeName());
+    const value: unknown = command.getOptionValue(flagOf(option.flag).attributeName());
     if (typeof value === 'string' || typeof value === 'boolean') flags[key] = String(value);
   }
   return flags;

@@ -106,6 +106,7 @@ export const OPTIONS = {
   uid: idOrAuto('--uid', 'auto', 'owner of all files; auto: the user who mounts, and for new files their creator'),
   gid: idOrAuto('--gid', 'auto', 'group of all files; auto: as for --uid'),
   umask: octal('--umask', '022', 'permission bits to clear on files of the service, as in umask(2)'),
+  noNotify: toggle('--no-notify', 'do not report changes made elsewhere to programs that watch folders (inotify)'),
   nonempty: toggle('--nonempty', 'allow a mount over a directory that is not empty'),
   proxy: proxyOrAuto(
     '--proxy',

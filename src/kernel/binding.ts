@@ -301,6 +301,15 @@ export interface Invalidator {
   allNames?(): boolean;
 }
 
+/**
+ * The calls of a helper process in the mount. The binding passes requests from `pid` to `ops`, and all others to the operations that are mounted.
+ */
+export interface CallsOfHelper {
+  /** null: no helper runs. Never 0, which stands for a process that the kernel cannot name here. */
+  readonly pid: number | null;
+  readonly ops: FileSystemOps;
+}
+
 export interface MountOptions {
   readonly directory: string;
   /** The source in /proc/mounts; identifies a dead mount of this program. */

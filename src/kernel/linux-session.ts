@@ -1,5 +1,5 @@
 import { FsError } from '../base/errors.ts';
-import type { FileSystemOps, ReadReply } from './binding.ts';
+import type { CallsOfHelper, FileSystemOps, ReadReply } from './binding.ts';
 import type { CallerState } from './caller-signals.ts';
 import { DirectoryWriter } from './directory-writer.ts';
 import type { HandoverState } from './handover-state.ts';
@@ -49,6 +49,7 @@ export class LinuxSession {
 
   constructor(deps: {
     ops: FileSystemOps;
+    helper?: CallsOfHelper | null;
     boundary: OpBoundary;
     connection: N.AddonConnection;
     invalidator: KernelInvalidator;
@@ -75,6 +76,7 @@ export class LinuxSession {
     this.#scratch = deps.connection.scratchStart;
     this.#reader = new RequestReader({
       ops: deps.ops,
+      helper: deps.helper ?? null,
       wire: deps.wire,
       attributesChanged: (ino) => deps.invalidator.inode(ino, -1, 0),
       bytesChanged: (ino) => deps.invalidator.inode(ino, 0, 0),

@@ -4,7 +4,7 @@ import type { Clock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { errnoOf } from '../base/native.ts';
-import type { FileSystemOps, MountedFileSystem, MountOptions } from './binding.ts';
+import type { CallsOfHelper, FileSystemOps, MountedFileSystem, MountOptions } from './binding.ts';
 import { callerState } from './caller-signals.ts';
 import { HANDOVER_BYTES, HandoverState } from './handover-state.ts';
 import { KernelInvalidator } from './invalidate.ts';
@@ -83,6 +83,7 @@ export interface LinuxMountDeps {
   /** A long reply to READ that takes this long is slow: the pool sends the next ones. */
   readonly slowReplyMs?: number;
   readonly addon?: KernelAddon;
+  readonly helper?: CallsOfHelper | null;
   /** With `--continuity`: the keeper, and the journal by which a successor knows which changes were made. */
   readonly continuity?: { readonly keeper: Keeper; readonly journal: RecordedChanges } | null;
 }
@@ -230,6 +231,7 @@ class Mount implements LinuxMount {
     });
     session = new LinuxSession({
       ops: deps.ops,
+      helper: deps.helper ?? null,
       boundary: this.#boundary,
       connection,
       invalidator: this.invalidator,

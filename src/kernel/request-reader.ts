@@ -7,6 +7,7 @@ import type {
   AttributeChange,
   Attributes,
   AttributesReply,
+  CallsOfHelper,
   FileSystemOps,
   OpenFlags,
   RenameMode,
@@ -80,6 +81,7 @@ const MAKES_ENTRY: ReadonlySet<number> = new Set([Opcode.MKNOD, Opcode.MKDIR, Op
 /** Decodes one request and calls its operation. */
 export class RequestReader {
   readonly #ops: FileSystemOps;
+  readonly #helper: CallsOfHelper | null;
   readonly #wire: Wire;
   readonly #makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
   readonly #attributesChanged: (ino: Inode) => void;
@@ -92,6 +94,8 @@ export class RequestReader {
 
   constructor(deps: {
     ops: FileSystemOps;
+    /** Absent: every request goes to `ops`. */
+    helper?: CallsOfHelper | null;
     wire: Wire;
     makeWriter: (limit: number, wantsEntries: boolean) => DirectoryWriter;
     /** The kernel must revalidate the attributes. */
@@ -100,6 +104,7 @@ export class RequestReader {
     bytesChanged: (ino: Inode) => void;
   }) {
     this.#ops = deps.ops;
+    this.#helper = deps.helper ?? null;
     this.#wire = deps.wire;
     this.#makeWriter = deps.makeWriter;
     this.#attributesChanged = deps.attributesChanged;
@@ -168,8 +173,12 @@ export class RequestReader {
     return MAKES_ENTRY.has(request.opcode) ? this.#ops.made?.(ino, null) : undefined;
   }
 
+  #opsFor({ pid }: Request): FileSystemOps {
+    return this.#helper !== null && this.#helper.pid === pid ? this.#helper.ops : this.#ops;
+  }
+
   #call(request: Request, at: number, data: number, copyWrites: boolean): Answer<unknown> {
-    const ops = this.#ops;
+    const ops = this.#opsFor(request);
     const wire = this.#wire;
     const ino = request.nodeid;
     const body = at + P.IN_HEADER_BYTES;
@@ -343,7 +352,7 @@ export class RequestReader {
     if (flags === P.RENAME_NOREPLACE) mode = 'no-replace';
     else if (flags === P.RENAME_EXCHANGE) mode = 'exchange';
     else if (flags !== 0) throw INVALID;
-    return this.#ops.rename(request.nodeid, name, newParent, newName, mode, request);
+    return this.#opsFor(request).rename(request.nodeid, name, newParent, newName, mode, request);
   }
 
   /** struct fuse_setattr_in */
@@ -367,7 +376,7 @@ export class RequestReader {
     };
     // The kernel also sends empty changes: for bits that a write without privilege would clear, but that are not set.
     if (Object.keys(change).length === 0) return this.#ops.getattr(request.nodeid, handle, request);
-    return this.#ops.setattr(request.nodeid, change, handle, request);
+    return this.#opsFor(request).setattr(request.nodeid, change, handle, request);
   }
 
   /** The mode after a write or chown (setattr_should_drop_suidgid); undefined if nothing changes. */

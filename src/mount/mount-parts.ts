@@ -60,6 +60,7 @@ export interface MountParts {
   readonly sync: SyncLoop;
   readonly cacheBytes: number;
   readonly localFiles: LocalFiles;
+  readonly changes: NodeChanges;
 }
 
 export interface AssemblyDeps {
@@ -228,6 +229,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   void (deps.handlesKnown === undefined ? maintain() : deps.handlesKnown.then(maintain));
   return {
     ...{ store, contents, tree, freshness, health, reader, fileSystem, sync, quota, cacheBytes, localFiles, pinned },
+    changes,
     ...additions,
   };
 }

@@ -54,6 +54,7 @@ import {
 import { parkReasonText } from './park-reason.ts';
 import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 import { remoteServiceSide } from './service-side.ts';
+import { watchersOf } from './watchers/watchers.ts';
 
 /**
  * The composition root of the file-system side, in a Worker of its own: it answers the kernel and is the only writer of the store. It
@@ -75,6 +76,7 @@ class MountingWorker implements MountService {
   #counting: BoundMount['counting'] = null;
   #stopping: Promise<StopOutcome> | null = null;
   #isUnmounted = false;
+  #announcements: ReturnType<typeof watchersOf> = null;
   #handlesKnown: () => void = () => {};
   /** Aborted with a limit in ms when a later `stop` sets one. */
   #hurry = new AbortController();
@@ -142,13 +144,14 @@ class MountingWorker implements MountService {
     const { keeper } = this.#start;
     const continuity = keeper === null ? null : { keeper, journal: this.#built.store };
     const { storeDirectory, foreground: isForeground } = request;
-    const log = this.#log.child({ part: 'kernel' });
+    this.#announcements = watchersOf(this.#built, options, this.#log);
     const deps = {
-      ...{ log, clock: systemClock, deadlineMs, bytesCameMs },
-      ...{ continuity, storeDirectory, isForeground },
+      ...{ log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs },
+      ...{ continuity, storeDirectory, isForeground, helper: this.#announcements?.calls ?? null },
     };
     const { mounted, descriptor, counting } = await bindingOf(options).mount(how, fileSystem, deps);
     this.#mounted = mounted;
+    this.#announcements?.start(mounted);
     this.#handlesKnown();
     this.#counting = counting;
     void mounted.ended.then(() => this.#gone());
@@ -354,6 +357,7 @@ class MountingWorker implements MountService {
     const isPaused = (): boolean => sync.paused !== null;
     let busy = false;
     if (this.#mounted !== null) {
+      await this.#announcements?.stop();
       try {
         await this.#mounted.unmount('orderly');
       } catch (error) {

@@ -111,7 +111,7 @@ export class Discarding {
     const nowMs = this.#deps.clock.nowMs();
     const { local } = node;
     if (isEmpty(tx, ino)) {
-      forget.push({ kind: 'deleted', parent: local.parent, ino, name });
+      forget.push({ kind: 'deleted', parent: local.parent, ino, name, isFolder: true });
       removeNode(tx, node, nowMs);
     } else {
       const kept = this.#freeName(tx, { parent: local.parent, shownAs: name });

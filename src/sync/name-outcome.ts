@@ -138,7 +138,12 @@ export class NameOutcome {
       return recordGone(tx, resource, clock.nowMs());
     });
     if (removed?.local)
-      onTreeChange([{ kind: 'deleted', parent: removed.local.parent, ino: removed.ino, name: removed.local.name }]);
+      onTreeChange([
+        {
+          ...{ kind: 'deleted', parent: removed.local.parent, ino: removed.ino, name: removed.local.name },
+          isFolder: removed.kind === 'folder',
+        },
+      ]);
   }
 
   /**

@@ -121,6 +121,11 @@ export class Freshness {
     return true;
   }
 
+  /** Whether programs used the folder lately: it is refreshed without their requests. */
+  isInUse(folder: Inode): boolean {
+    return this.#watched.has(folder);
+  }
+
   /** Starts the first listing of a folder in the background; known entries are shown meanwhile. */
   listBehind(folder: Inode): void {
     if (!this.#isPausing(folder)) this.#behind.add(folder);

@@ -62,7 +62,13 @@ export type TreeInvalidation =
   /** `was`: the former content, if the bytes have changed or may have; null if only attributes changed. */
   | { readonly kind: 'inode'; readonly ino: Inode; readonly was: FileBytes | null }
   /** The name and its inode were deleted permanently. */
-  | { readonly kind: 'deleted'; readonly parent: Inode; readonly ino: Inode; readonly name: string };
+  | {
+      readonly kind: 'deleted';
+      readonly parent: Inode;
+      readonly ino: Inode;
+      readonly name: string;
+      readonly isFolder?: boolean;
+    };
 
 /** Limit of entries merged in one record and one loop turn. */
 const STEP_NODES_MAX = 500;
@@ -429,7 +435,8 @@ function invalidationsOf({ before, after }: NodeChange): TreeInvalidation[] {
   const { ino } = after;
   if (was === null && is === null) return [];
   if (was === null) return is === null ? [] : [{ kind: 'entry', parent: is.parent, name: is.name }];
-  if (is === null) return [{ kind: 'deleted', parent: was.parent, ino, name: was.name }];
+  if (is === null)
+    return [{ kind: 'deleted', parent: was.parent, ino, name: was.name, isFolder: after.kind === 'folder' }];
   const forget: TreeInvalidation[] = [];
   if (was.parent !== is.parent || was.name !== is.name) {
     forget.push({ kind: 'entry', parent: was.parent, name: was.name, ino });

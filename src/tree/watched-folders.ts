@@ -45,6 +45,11 @@ export class WatchedFolders {
     return this.#folders.size === 0;
   }
 
+  has(folder: Inode): boolean {
+    const watched = this.#folders.get(folder);
+    return watched !== undefined && this.#clock.elapsedMs() - watched.usedMs <= WATCHED_MS;
+  }
+
   /** A program uses the folder. */
   use(folder: Inode): void {
     const known = this.#folders.get(folder) ?? { slowdown: 1, retryAtMs: 0, doubts: 0 };

@@ -15,8 +15,8 @@ const WATCHER = `
   writeFileSync(ready, '');`;
 
 /** [S-not-5] */
-test('inotify reports local changes of a folder, and no remote ones', async () => {
-  const mount = await MountFixture.start({ flags: ['--dir-ttl', '1h'] });
+test('with --no-notify, inotify reports local changes of a folder, and no remote ones', async () => {
+  const mount = await MountFixture.start({ flags: ['--dir-ttl', '1h', '--no-notify'] });
   try {
     const other = await mount.freshStore();
     await other.run('mkdir watched; printf 1 > watched/changed; printf 1 > watched/deleted');

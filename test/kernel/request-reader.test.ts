@@ -9,6 +9,7 @@ import {
   IN_LENGTH,
   IN_NODEID,
   IN_OPCODE,
+  IN_PID,
   Opcode,
   XATTR_CREATE,
   XATTR_REPLACE,
@@ -120,4 +121,30 @@ test.each([
 
   expect(calls.map((call) => call.slice(0, 5))).toEqual([[1, 'a', 7, 'b', 'replace']]);
   expect(request.otherNodeid).toBe(7);
+});
+
+test('requests of the helper process alone go to its own operations, and never those without a process', () => {
+  const answeredBy = (pid: number, helperPid: number | null): unknown => {
+    const wire = new Wire(new ArrayBuffer(4096));
+    wire.setU32(IN_LENGTH, IN_HEADER_BYTES + 2);
+    wire.setU32(IN_OPCODE, Opcode.UNLINK);
+    wire.setU64(IN_NODEID, 1);
+    wire.setU32(IN_PID, pid);
+    wire.bytes.write('x\0', IN_HEADER_BYTES);
+    const nothing = (): void => {};
+    const answers = (who: string) => ({ unlink: () => who }) as unknown as FileSystemOps;
+    const makeWriter = (): never => {
+      throw new Error('nothing is listed');
+    };
+    const helper = { pid: helperPid, ops: answers('helper') };
+    const reader = new RequestReader({
+      ...{ ops: answers('mount'), helper, wire, makeWriter, attributesChanged: nothing, bytesChanged: nothing },
+    });
+    return reader.call(new Request(wire, 0, new NodeIds(), 0), 0, 1024, false);
+  };
+
+  expect(answeredBy(7, 7)).toBe('helper');
+  expect([answeredBy(8, 7), answeredBy(7, null), answeredBy(0, null), answeredBy(0, 7)]).toEqual(
+    Array(4).fill('mount'),
+  );
 });

@@ -231,7 +231,9 @@ describe('Freshness', () => {
     expect(names()).toEqual(['d/']);
     expect(names(ino('d'))).toEqual(['moved']);
     expect(fixture.tree.child(ino('d'), 'moved')?.ino).toBe(moved);
-    expect(fixture.forgotten).toContainEqual({ kind: 'deleted', parent: ROOT_INODE, ino: gone, name: 'gone' });
+    expect(fixture.forgotten).toContainEqual({
+      ...{ kind: 'deleted', parent: ROOT_INODE, ino: gone, name: 'gone', isFolder: false },
+    });
     expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ROOT_INODE, name: 'moved', ino: moved });
     expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ino('d'), name: 'moved' });
   });
