@@ -1,7 +1,7 @@
 import type { Timespec } from '../base/vocabulary.ts';
 import type { AttributeChange } from '../kernel/binding.ts';
 import type { LocalFacet } from '../store/tables.ts';
-import type { VisibleNode } from './node-view.ts';
+import type { VisibleNode } from './encoded-node.ts';
 import { withoutPrivilege } from './set-id-bits.ts';
 
 /**

@@ -49,6 +49,7 @@ import { inheritHandles } from './inherited-handles.ts';
 import { KernelCache } from './kernel-cache.ts';
 import { NodeView } from './node-view.ts';
 import { OpenFiles, type OpenFilesDeps } from './open-files.ts';
+import { Removals } from './removals.ts';
 import { dropPrivilege, groupIn, modeIn } from './set-id-bits.ts';
 import { Symlinks, targetBytes } from './symlinks.ts';
 import { TemporaryFiles } from './temporary-files.ts';
@@ -82,6 +83,7 @@ export class FileSystem implements FileSystemOps {
   readonly #ofHandles: FileHandleDeps;
   readonly #view: NodeView;
   readonly #cache: KernelCache;
+  readonly #removals: Removals;
   readonly #temporary: TemporaryFiles;
   readonly #symlinks: Symlinks;
   readonly #versionSeen: (node: NodeRecord) => void;
@@ -123,7 +125,8 @@ export class FileSystem implements FileSystemOps {
       prefetcher: deps.prefetcher,
       onWritten: deps.openFile.onWritten,
     };
-    const parts = { tree: deps.tree, view: this.#view, files: this.files };
+    const parts = { tree: deps.tree, view: this.#view, files: this.files, cache: this.#cache };
+    this.#removals = new Removals({ ...parts, handles: this.#handles });
     this.#temporary = new TemporaryFiles(parts);
     this.#symlinks = new Symlinks({ ...parts, contents: deps.contents });
     deps.changes.on('remote', (changes) => {
@@ -134,8 +137,9 @@ export class FileSystem implements FileSystemOps {
 
   init(invalidator: Invalidator, handles?: HandleRecord): void {
     this.#cache.connect(invalidator);
-    const deps = { handles: this.#handles, ofHandles: this.#ofHandles, tree: this.#tree, cache: this.#cache };
-    if (handles !== undefined) inheritHandles(deps, handles, invalidator);
+    if (handles === undefined) return;
+    const own = { handles: this.#handles, ofHandles: this.#ofHandles, view: this.#view, cache: this.#cache };
+    inheritHandles({ ...own, tree: this.#tree, temporary: this.#temporary }, handles, invalidator);
   }
 
   made(ino: Inode, flags: OpenFlags | null): Entry | (Entry & { readonly open: OpenReply }) {
@@ -211,10 +215,12 @@ export class FileSystem implements FileSystemOps {
         const target = this.#tree.child(newParent, newName);
         const act = (): void => {
           this.mayWrite();
+          this.#removals.losing(parent, this.#tree.child(parent, name), false);
+          this.#removals.losing(newParent, target, mode !== 'exchange');
           const { moved, replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
-          this.#handles.left(parent, moved.ino, name);
-          if (target !== undefined) this.#handles.left(newParent, target.ino, newName);
-          if (replaced !== null) this.#left(replaced);
+          this.#removals.left(parent, moved, name);
+          if (target !== undefined) this.#removals.left(newParent, target, newName);
+          if (replaced !== null) this.#removals.lost(replaced);
         };
         if (target?.kind === 'folder' && mode === 'replace') return this.#afterListing(target.ino, ctx, act);
         return act();
@@ -442,15 +448,10 @@ export class FileSystem implements FileSystemOps {
 
   #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {
     this.mayWrite();
+    this.#removals.losing(parent, this.#tree.child(parent, name), true);
     const { removed } = this.#tree.remove(parent, name, what);
-    this.#handles.left(parent, removed.ino, name);
-    this.#left(removed);
-  }
-
-  /** A program removed the last name of a node. */
-  #left(removed: NodeRecord): void {
-    this.#view.orphan(removed);
-    if (removed.kind === 'folder') this.#cache.folderRemoved(removed.ino);
+    this.#removals.left(parent, removed, name);
+    this.#removals.lost(removed);
   }
 
   #setattr(ino: Inode, change: AttributeChange): AttributesReply {

@@ -127,6 +127,11 @@ export class Handles {
     return handle;
   }
 
+  /** `entry` is about to lose `name` in `folder`. */
+  leaving(folder: Inode, entry: Inode, name: string): void {
+    if (this.#record !== null && this.#folders.has(folder)) this.#record.removals.leaves(folder, entry, name);
+  }
+
   /** `entry` no longer has `name` in `folder`: open listings of the folder continue after that name. */
   left(folder: Inode, entry: Inode, name: string): void {
     for (const handle of this.#folders.get(folder) ?? []) handle.left(entry, name);
@@ -136,7 +141,10 @@ export class Handles {
   changedElsewhere(changes: readonly TreeInvalidation[]): void {
     if (this.#folders.size === 0) return;
     for (const change of changes)
-      if (change.kind !== 'inode' && change.ino !== undefined) this.left(change.parent, change.ino, change.name);
+      if (change.kind !== 'inode' && change.ino !== undefined) {
+        this.leaving(change.parent, change.ino, change.name);
+        this.left(change.parent, change.ino, change.name);
+      }
   }
 
   remove(id: HandleId): void {

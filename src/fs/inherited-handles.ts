@@ -8,6 +8,8 @@ import { FileHandle, type FileHandleDeps } from './file-handle.ts';
 import { FolderHandle } from './folder-handle.ts';
 import type { Handles } from './handles.ts';
 import type { KernelCache } from './kernel-cache.ts';
+import { NO_NAME, type NodeView } from './node-view.ts';
+import type { TemporaryFiles } from './temporary-files.ts';
 
 /**
  * Records all handles from now on, and takes over those of an earlier mounting process that died. The kernel keeps its handles and caches
@@ -18,12 +20,14 @@ export function inheritHandles(
     readonly handles: Handles;
     readonly ofHandles: FileHandleDeps;
     readonly tree: Pick<Tree, 'children'>;
+    readonly view: NodeView;
+    readonly temporary: TemporaryFiles;
     readonly cache: Pick<KernelCache, 'staysTwo'>;
   },
   record: HandleRecord,
   invalidator: Invalidator,
 ): void {
-  const { handles, ofHandles, tree, cache } = deps;
+  const { handles, ofHandles, view, temporary, tree, cache } = deps;
   /** Inodes with handles on an older version than the newest. */
   const older = new Map<Inode, OpenFile | null>();
   handles.recordIn(record);
@@ -31,10 +35,15 @@ export function inheritHandles(
   contents.unflushed.recordIn(record.drafts);
   const drafts = new Map<ContentId, UnflushedDraft>();
   for (const draft of record.drafts.inherited()) if (contents.unflushed.resume(draft)) drafts.set(draft.content, draft);
+  for (const { ino, local } of view.recordIn(record.removals)) if (local.name === NO_NAME) temporary.resume(ino);
+  const left = [...record.removals.left()];
   const inherited = [...record.inherited()];
   for (const { handle, ino, kind, flags: raw, content, hasChanged, isUnstored } of inherited) {
     if (kind === 'folder') {
-      handles.restore(handle, new FolderHandle(ino));
+      const folder = new FolderHandle(ino);
+      for (const each of left)
+        if (each.folder === ino && each.latestHandle >= handle) folder.left(each.entry, each.name);
+      handles.restore(handle, folder);
     } else if (isUnstored) {
       // What was written and never flushed is incomplete. The kernel may still have it in its pages.
       if (content !== null && content !== 'older' && drafts.delete(content)) contents.putDown(content);
@@ -54,7 +63,10 @@ export function inheritHandles(
       if (file === null || file.kept !== null) older.set(ino, file ?? older.get(ino) ?? null);
     }
   }
-  for (const draft of drafts.values()) if (!files.isBeingWritten(draft.ino)) closeDraft(ofHandles, draft);
+  for (const draft of drafts.values()) {
+    const isNeeded = view.isNameless(draft.ino) ? files.isOpen(draft.ino) : files.isBeingWritten(draft.ino);
+    if (!isNeeded) closeDraft(ofHandles, draft);
+  }
   for (const [ino, file] of older) cache.staysTwo(ino, file);
   const isFirst = record.firstHandle === 1;
   if (isFirst || invalidator.allNames?.() === true) return;

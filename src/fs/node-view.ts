@@ -1,14 +1,15 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
 import { type ContentId, type Inode, type Timespec, timespecOfMs } from '../base/vocabulary.ts';
-import type { Attributes, AttributesReply, Entry, NegativeEntry } from '../kernel/binding.ts';
+import type { Attributes, AttributesReply, Entry, NegativeEntry, RemovalRecord } from '../kernel/binding.ts';
 import type { LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { Tree } from '../tree/tree.ts';
 import { attributesOf } from './attributes.ts';
+import { decodedNode, encodedNode, type VisibleNode } from './encoded-node.ts';
 import type { OpenFiles } from './open-files.ts';
 
-/** A node with a local facet: every node that the kernel may ask about. */
-export type VisibleNode = NodeRecord & { readonly local: LocalFacet };
+/** Of a file of open(2) with O_TMPFILE (`Tree.createNameless`). */
+export const NO_NAME = '';
 
 /**
  * Nodes as the kernel sees them: those of the tree, and nameless ones still in use, each with the attributes that open files have not
@@ -24,6 +25,8 @@ export class NodeView {
 
   /** Nodes without a name that the kernel still refers to. FORGET drops them. */
   readonly #orphans = new Map<Inode, VisibleNode>();
+  /** Where a successor of this process finds them; null without one. */
+  #record: RemovalRecord | null = null;
 
   constructor(deps: {
     tree: Tree;
@@ -106,7 +109,33 @@ export class NodeView {
   change(ino: Inode, patch: Partial<Omit<LocalFacet, 'parent' | 'name'>>): void {
     const orphan = this.#nameless(ino);
     if (orphan === undefined) this.#tree.change(ino, patch);
-    else this.#orphans.set(ino, { ...orphan, local: { ...orphan.local, ...patch } });
+    else this.#keep({ ...orphan, local: { ...orphan.local, ...patch } });
+  }
+
+  /**
+   * Continues with the nodes without a name of earlier processes, and records all from now on.
+   *
+   * @returns those nodes
+   */
+  recordIn(record: RemovalRecord): readonly VisibleNode[] {
+    this.#record = record;
+    const resumed: VisibleNode[] = [];
+    for (const { ino, node: bytes } of record.nameless()) {
+      const node = decodedNode(ino, bytes);
+      if (node === null || this.#tree.node(ino)?.local != null) {
+        record.dropped(ino);
+        continue;
+      }
+      resumed.push(node);
+      this.#orphans.set(ino, node);
+      this.#files.orphan(node);
+    }
+    return resumed;
+  }
+
+  /** The node is about to lose its name. */
+  losing(node: NodeRecord): void {
+    if (this.#record !== null && this.#isInUse(node)) this.#record.lost(node.ino, encodedNode(node));
   }
 
   /** The node lost its last name: handles and the kernel may use it until they release it. */
@@ -114,13 +143,14 @@ export class NodeView {
     const unflushed = this.#files.get(node.ino)?.unflushed ?? {};
     const local = { ...(node as VisibleNode).local, ...unflushed, ctime: this.now() };
     const orphan = { ...node, local };
-    this.#orphans.set(node.ino, orphan);
+    this.#keep(orphan);
     this.#files.orphan(orphan);
   }
 
   /** A nameless node got a name, and is in the tree. */
   named(ino: Inode): void {
     this.#orphans.delete(ino);
+    this.#record?.dropped(ino);
     this.#files.named(ino);
   }
 
@@ -128,7 +158,18 @@ export class NodeView {
   forget(ino: Inode): void {
     if (this.#orphans.size === 0 || this.#files.isOpen(ino)) return;
     this.#orphans.delete(ino);
+    this.#record?.dropped(ino);
     this.#files.forget(ino);
+  }
+
+  #keep(orphan: VisibleNode): void {
+    this.#orphans.set(orphan.ino, orphan);
+    this.losing(orphan);
+  }
+
+  /** A file without handles, and not about to get one: the kernel forgets it. Of a folder, a process may be in it. */
+  #isInUse({ ino, kind, local }: NodeRecord): boolean {
+    return kind === 'folder' || this.#files.isOpen(ino) || local?.name === NO_NAME;
   }
 
   #attributes(node: VisibleNode): Attributes {
@@ -144,6 +185,7 @@ export class NodeView {
     const orphan = this.#orphans.size > 0 ? this.#orphans.get(ino) : undefined;
     if (orphan?.kind !== 'folder' || this.#tree.node(ino)?.local == null) return orphan;
     this.#orphans.delete(ino);
+    this.#record?.dropped(ino);
     return undefined;
   }
 }

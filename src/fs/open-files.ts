@@ -47,7 +47,7 @@ export class OpenFiles {
    */
   resume(ino: Inode, access: 'read' | 'write', content: ContentId | null): OpenFile | null {
     const local = this.#deps.store.get('node', ino)?.local;
-    if (local == null) return null;
+    if (local == null) return this.#resumeNameless(ino, access, content);
     if (content === null) return this.acquire(ino, access);
     if (local.content !== null && this.#isCurrent(content, local.content)) {
       const file = this.acquire(ino, access);
@@ -67,6 +67,18 @@ export class OpenFiles {
     // Its time is not recorded: it was not after that of the newest version.
     file.keep({ content, sizeBytes: this.#deps.contents.sizeOf(content), mtime: local.mtime });
     return file;
+  }
+
+  /** A handle of a file without a name, which was orphaned before: the newest bytes, not those that a remote change replaced. */
+  #resumeNameless(ino: Inode, access: 'read' | 'write', content: ContentId | null): OpenFile | null {
+    const entry = this.#current.get(ino);
+    if (entry?.isNameless !== true) return null;
+    const { file } = entry;
+    if (content !== null && content !== file.content) {
+      if (this.#deps.contents.record(content)?.kind !== 'draft') return null;
+      file.goOnOver(file.content, content);
+    }
+    return this.acquire(ino, access);
   }
 
   /** Whether handles on `content` use the newest bytes: those, or a draft over them that was just begun. */

@@ -27,6 +27,11 @@ export class TemporaryFiles {
     return this.#nameless.has(ino);
   }
 
+  /** A nameless file of an earlier process. */
+  resume(ino: Inode): void {
+    this.#nameless.add(ino);
+  }
+
   create(folder: LocalFacet, mode: number, ctx: OpContext): Entry {
     const node = this.#tree.createNameless({
       mode: modeIn(folder, 'file', mode),

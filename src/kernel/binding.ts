@@ -43,6 +43,7 @@ export interface HandleRecord {
   /** The numbers of handles begin here. No process of the same mount uses them again. */
   readonly firstHandle: number;
   readonly drafts: DraftRecord;
+  readonly removals: RemovalRecord;
   /** The handles of earlier processes that are still open. */
   inherited(): Iterable<OpenHandle>;
   opened(handle: OpenHandle): void;
@@ -52,6 +53,35 @@ export interface HandleRecord {
   unstored(handle: HandleId, isUnstored: boolean): void;
   reads(handle: HandleId, content: ContentId | 'older'): void;
   closed(handle: HandleId): void;
+}
+
+/** A node that lost its last name while programs use it. */
+export interface NamelessNode {
+  readonly ino: Inode;
+  /** As the file system encodes it. */
+  readonly node: Uint8Array;
+}
+
+/** An entry that left a folder, or got another name in it, while the folder was open. */
+export interface LeftEntry {
+  readonly folder: Inode;
+  readonly entry: Inode;
+  readonly name: string;
+  /** The latest handle at that time. */
+  readonly latestHandle: HandleId;
+}
+
+/** What was removed while programs use it, recorded outside this process for its successor (`--continuity`). */
+export interface RemovalRecord {
+  nameless(): Iterable<NamelessNode>;
+  /** The node is about to lose its last name, or has changed since. */
+  lost(ino: Inode, node: Uint8Array): void;
+  /** The node is no longer in use, or has a name. */
+  dropped(ino: Inode): void;
+  /** The latest entries, oldest first. */
+  left(): Iterable<LeftEntry>;
+  /** `entry` is about to lose `name` in `folder`. */
+  leaves(folder: Inode, entry: Inode, name: string): void;
 }
 
 /** Attributes of an inode as stat(2) shows them. */

@@ -3,6 +3,7 @@ import type { HandleRecord, OpenHandle } from './binding.ts';
 import { DRAFT_ROWS_BYTES, DraftRows } from './draft-rows.ts';
 import type { KernelOffer } from './negotiation.ts';
 import { Opcode } from './protocol.ts';
+import { REMOVED_ROWS_BYTES, RemovedRows } from './removed-rows.ts';
 
 /**
  * What a mounting process leaves to its successor, in the keeper's memory behind the region of the connection. It survives SIGKILL, like
@@ -14,6 +15,7 @@ import { Opcode } from './protocol.ts';
  * | changes | 8,192, a ring | the latest changes that must not be made twice: request, journal record, inode |
  * | handles | 65,536 | the handles that the kernel has |
  * | drafts | 1,024 | the changes that no journal record holds (draft-rows.ts) |
+ * | removals | 1,024 and 8,192 | what was removed while programs use it (removed-rows.ts) |
  *
  * A change is written here before its journal record. The successor compares its number with the last record of the journal, before any new
  * record is written: a change beyond it was not made.
@@ -29,7 +31,9 @@ const HANDLES_START = CHANGES_START + CHANGES * CHANGE_WORDS;
 
 const DRAFTS_START_BYTES = (HANDLES_START + HANDLES_MAX * HANDLE_WORDS) * 4;
 
-export const HANDOVER_BYTES = DRAFTS_START_BYTES + DRAFT_ROWS_BYTES;
+const REMOVED_START_BYTES = DRAFTS_START_BYTES + DRAFT_ROWS_BYTES;
+
+export const HANDOVER_BYTES = REMOVED_START_BYTES + REMOVED_ROWS_BYTES;
 
 /** Words of the header. */
 const AGREED = 0;
@@ -82,6 +86,7 @@ export interface ServedRequest {
 export class HandoverState implements HandleRecord {
   readonly firstHandle: number;
   readonly drafts: DraftRows;
+  readonly removals: RemovedRows;
   readonly #words: Uint32Array;
   readonly #rows = new Map<HandleId, number>();
   #free: number[] = [];
@@ -100,6 +105,7 @@ export class HandoverState implements HandleRecord {
     this.#words = new Uint32Array(region, recordsStart, HANDOVER_BYTES / 4);
     this.firstHandle = generation * HANDLES_OF_GENERATION + 1;
     this.drafts = new DraftRows(region, recordsStart + DRAFTS_START_BYTES, generation > 0);
+    this.removals = new RemovedRows(region, recordsStart + REMOVED_START_BYTES, generation > 0);
     if (generation > 0) this.#takeOver();
   }
 
@@ -209,6 +215,7 @@ export class HandoverState implements HandleRecord {
   }
 
   opened({ handle, ino, kind, flags, content, hasChanged, isUnstored }: OpenHandle): void {
+    this.removals.opened(handle);
     const row = this.#free.pop() ?? this.#nextRow;
     if (row >= HANDLES_START + HANDLES_MAX * HANDLE_WORDS) return; // it does not outlive this process
     const words = this.#words;

@@ -29,7 +29,7 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 const PATTERN_BYTES = 2 * 1024 * 1024;
 const LISTED = 300;
 const SAVE_BYTES = 20_000;
-const KINDS = ['names', 'names', 'reader', 'lister', 'saver', 'writer', 'appender'];
+const KINDS = ['names', 'names', 'reader', 'lister', 'saver', 'writer', 'appender', 'unlinker'];
 
 /** The byte of the pattern file at each position differs from its neighbours. @param {number} at */
 const patternAt = (at) => (at * 31 + (at >> 8) * 7) & 0xff;
@@ -224,6 +224,35 @@ if (isMainThread) {
       });
     }
     closeSync(fd);
+  } else if (kind === 'unlinker') {
+    // A file without a name, as of a program that deletes its scratch file, or whose file another one replaces.
+    const path = join(directory, 'scratch');
+    for (let round = 1; !isOver(); round++) {
+      const bytes = Buffer.alloc(1 + random(60_000), round & 0xff);
+      let fd = -1;
+      expectCode('open of a scratch file', () => {
+        fd = openSync(path, 'w+');
+      });
+      expectCode('write', () => void writeSync(fd, bytes, 0, bytes.length, 0));
+      expectCode('removal of an open file', () => unlinkSync(path));
+      for (let part = 0; part < 8; part++) {
+        const at = random(bytes.length);
+        const length = Math.min(1000, bytes.length - at);
+        bytes.fill(part, at, at + length);
+        expectCode('write without a name', () => void writeSync(fd, bytes, at, length, at));
+      }
+      expectCode('read without a name', () => {
+        const found = Buffer.alloc(bytes.length + 1);
+        const { size, nlink } = fstatSync(fd);
+        const length = readSync(fd, found, 0, found.length, 0);
+        if (size !== bytes.length || nlink !== 0 || length !== size || !found.subarray(0, length).equals(bytes))
+          wrong.push(
+            `unlinker: round ${round}: ${length} of ${size} bytes, ${nlink} names, instead of ${bytes.length}`,
+          );
+      });
+      expectCode('close without a name', () => closeSync(fd));
+      expectCode('lstat after the removal', () => lstatSync(path), 'ENOENT');
+    }
   } else if (kind === 'appender') {
     const path = join(directory, 'log');
     const fd = openSync(path, 'a');

@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
-import { O_RDONLY, O_RDWR } from '../conformance/file-api.ts';
+import { O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
 import { runCommand } from '../harness/command.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -106,6 +106,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
         `continuity: ${pauses.length} deaths, ${calls} calls, ${wrong?.length} wrong; pause p50 ${pauses[pauses.length >> 1]} ms, max ${pauses.at(-1)} ms`,
       );
 
+      for (const each of wrong ?? []) tellFigures(each);
       expect(wrong).toEqual([]);
       expect(pauses).toHaveLength(DEATHS);
       expect(calls).toBeGreaterThan(100);
@@ -163,6 +164,65 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
       expect((await mount.run('cat written')).stdout).toBe('after');
     },
   );
+
+  test('a file that was deleted while open continues over two deaths, and so do a nameless file and a removed folder', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('seq 1 5000 > deleted; printf before > replaced; printf new > other; mkdir removed');
+    const program = await SyscallProcess.start(mount.directory);
+    const within = spawn('bash', ['-c', `cd ${mount.directory}/removed; read -r _; ls -la | wc -l; stat -c %h .`], {
+      ...{ cwd: '/', stdio: ['pipe', 'pipe', 'inherit'] },
+    });
+    let output = '';
+    within.stdout.on('data', (data) => {
+      output += data;
+    });
+    const ended = new Promise((resolve) => within.on('close', resolve));
+    try {
+      const [reader, writer] = [await program.open('deleted', O_RDONLY), await program.open('replaced', O_RDWR)];
+      const nameless = await program.open('.', O_RDWR | O_TMPFILE);
+      await program.write(writer, 6, Buffer.from(' one'));
+      await program.write(nameless, 0, Buffer.from('nameless'));
+      await mount.run('rm deleted; mv other replaced; rmdir removed');
+      await program.write(writer, 10, Buffer.from(' two'));
+      await mount.killAndContinue();
+      await program.write(writer, 14, Buffer.from(' three'));
+      await mount.killAndContinue();
+
+      expect((await program.read(reader, 0, 10)).toString()).toBe('1\n2\n3\n4\n5\n');
+      expect(await program.fstat(reader)).toMatchObject({ sizeBytes: 23_893, nlink: 0 });
+      expect((await program.read(writer, 0, 100)).toString()).toBe('before one two three');
+      expect((await program.fstat(writer)).sizeBytes).toBe(20);
+      await program.process.linkOpen(nameless, 'named');
+      for (const fd of [reader, writer, nameless]) await program.close(fd);
+      within.stdin.end('\n');
+      await ended;
+    } finally {
+      await program.dispose();
+    }
+    expect(output).toBe('1\n0\n');
+    expect((await mount.run('cat replaced named; ls')).stdout).toMatch(/^newnameless/);
+    expect((await mount.run('ls')).stdout).not.toContain('deleted');
+  });
+
+  test('a listing continues over a death after its last entry was removed', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('mkdir listed; cd listed; touch $(seq -f entry-%05g 1 1600)');
+    const program = await SyscallProcess.start(mount.directory);
+    try {
+      const stream = await program.process.opendir('listed');
+      const seen = (await program.process.nextEntries(stream, 700)).map(({ name }) => name);
+      // More than the C library has read.
+      await mount.run('cd listed; rm $(seq -f entry-%05g 1 1200)');
+      await mount.killAndContinue();
+      for (let more = seen; more.length > 0; seen.push(...more))
+        more = (await program.process.nextEntries(stream, 700)).map(({ name }) => name);
+      expect(new Set(seen).size).toBe(seen.length);
+      const kept = seen.filter((name) => name > 'entry-01200');
+      expect(kept).toEqual(Array.from({ length: 400 }, (_, i) => `entry-0${1201 + i}`));
+    } finally {
+      await program.dispose();
+    }
+  });
 
   test('a descriptor with more written ranges than are recorded fails with EIO after the death', async () => {
     onTestFailed(() => mount.printLogs());
