@@ -93,3 +93,39 @@ test('an upload with 20 bytes per second goes on, minute after minute', async ()
   await until(async () => texts((await user.client.get(version)).text, 'size')[0] === '3000');
   upload.socket.destroy();
 });
+
+test('the upload of another account goes on beside 200 senders of 5 KB per second, which hold little memory', {
+  timeout: 60_000,
+}, async () => {
+  const other = await signUp(server, 'b@example.com');
+  const file = await user.client.createFile(user.folder('2'), 'file');
+  const paths: string[] = [];
+  for (let nth = 0; nth < 200; nth += 1) {
+    const version = (await user.client.send('POST', `${file}/version`)).headers.location as string;
+    paths.push(new URL(version).pathname);
+  }
+  const before = process.memoryUsage().arrayBuffers;
+  const senders = paths.map((path) => {
+    const socket = connect(server.port, '127.0.0.1').on('error', () => {});
+    const head = `PUT ${path}/data HTTP/1.1\r\nHost: x\r\nAuthorization: ${user.client.token}\r\nContent-Length: 8388608`;
+    socket.write(`${head}\r\n\r\n`);
+    const timer = setInterval(() => socket.write('x'.repeat(500)), 100);
+    return { socket, timer };
+  });
+  try {
+    await until(() => server.uploadsUnderWay === 200, 30_000);
+    await until(() => server.bytesArrived > 200 * 20_000, 30_000);
+
+    const whole = await other.client.createFilled(other.folder('2'), 'whole', Buffer.alloc(1024 * 1024, 'y'));
+
+    expect((await other.client.get(`${whole}/data`)).bytes.byteLength).toBe(1024 * 1024);
+    expect(server.uploadsUnderWay).toBe(200);
+    expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(128 * 1024 * 1024);
+  } finally {
+    for (const { socket, timer } of senders) {
+      clearInterval(timer);
+      socket.destroy();
+    }
+  }
+  await until(() => server.uploadsUnderWay === 0);
+});
