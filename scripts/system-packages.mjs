@@ -52,6 +52,8 @@ export const LISTS = {
     { name: 'ceph-common', program: 'ceph' },
     { name: 'ceph-mon', program: 'ceph-mon' },
     { name: 'ceph-osd', program: 'ceph-osd' },
+    // The trash of a desktop, for `gio`.
+    { name: 'gvfs', file: '/usr/lib/*/gio/modules/libgvfsdbus.so' },
     { name: 'libglib2.0-bin', program: 'gio' },
     { name: 'pcmanfm', program: 'pcmanfm' },
     // A database for tests of the server's rules: it is started by them, and its service stays stopped.

@@ -25,6 +25,7 @@ import type { Tree } from '../tree/tree.ts';
 import { CloudAttributes } from './cloud-attributes.ts';
 import type { FileSystem } from './file-system.ts';
 import type { RefusedReads } from './refused-reads.ts';
+import type { TrashBridge } from './trash-bridge.ts';
 import { isInVersions, VERSIONS_INODE, VERSIONS_NAME, type VersionsDirectory } from './versions-directory.ts';
 
 export interface ComposedFileSystemDeps {
@@ -38,6 +39,8 @@ export interface ComposedFileSystemDeps {
   readonly showVersions: boolean;
   /** Learns which reads failed, for the thumbnail cache of a desktop; null without one. */
   readonly refused: RefusedReads | null;
+  /** Where file managers delete to; null if the service has no trash. */
+  readonly trash: TrashBridge | null;
 }
 
 const COOKIE_DOT = 1;
@@ -45,8 +48,8 @@ const COOKIE_DOT_DOT = 2;
 const COOKIE_VERSIONS = 3;
 
 /**
- * The mounted file system: the user's files, plus `.versions/` at the root, `user.cfs.*` on every file, and the protection of an account's
- * fixed places. It costs the user's own operations one comparison.
+ * The mounted file system: the user's files, plus `.versions/` and a trash at the root, `user.cfs.*` on every file, and the protection of an
+ * account's fixed places. It costs the user's own operations two comparisons.
  */
 export class ComposedFileSystem implements FileSystemOps {
   readonly #files: FileSystem;
@@ -56,6 +59,7 @@ export class ComposedFileSystem implements FileSystemOps {
   readonly #places: AccountPlaces | null;
   readonly #showVersions: boolean;
   readonly #refused: RefusedReads | null;
+  readonly #trash: TrashBridge | null;
 
   constructor(deps: ComposedFileSystemDeps) {
     this.#files = deps.files;
@@ -65,6 +69,7 @@ export class ComposedFileSystem implements FileSystemOps {
     this.#places = deps.places;
     this.#showVersions = deps.showVersions;
     this.#refused = deps.refused;
+    this.#trash = deps.trash;
   }
 
   init(invalidator: Invalidator, handles?: HandleRecord): void {
@@ -82,6 +87,7 @@ export class ComposedFileSystem implements FileSystemOps {
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry> {
     if (parent === ROOT_INODE && name === VERSIONS_NAME) return this.#lookupVersions(ctx);
+    if (this.#trash?.has(parent, name)) return this.#trash.lookup();
     return this.#of(parent).lookup(parent, name, ctx);
   }
 
@@ -90,6 +96,7 @@ export class ComposedFileSystem implements FileSystemOps {
   }
 
   mkdir(parent: Inode, name: string, mode: number, ctx: OpContext): Answer<Entry> {
+    if (this.#trash?.has(parent, name)) return this.#trash.mkdir(ctx);
     this.#mayChangeNames(parent, name);
     return this.#of(parent).mkdir(parent, name, mode, ctx);
   }

@@ -16,6 +16,7 @@ import type { PinnedSet, PinState } from '../fs/pinned-set.ts';
 import { Pins } from '../fs/pins.ts';
 import { RefusedReads } from '../fs/refused-reads.ts';
 import { type ThumbnailCache, ThumbnailsAhead } from '../fs/thumbnails-ahead.ts';
+import { TrashBridge } from '../fs/trash-bridge.ts';
 import { VersionsDirectory } from '../fs/versions-directory.ts';
 import type { Store } from '../store/environment.ts';
 import { pathOf } from '../sync/sync-event.ts';
@@ -39,6 +40,8 @@ export interface AdditionsDeps {
   readonly retry: RequestRetry;
   readonly health: ServiceHealth;
   readonly places: AccountPlaces | null;
+  /** The user who mounted. */
+  readonly owner: { readonly uid: number; readonly gid: number };
   readonly changes: NodeChanges;
   readonly pinned: PinnedSet;
   readonly stateOf: (ino: Inode) => string | Promise<string>;
@@ -46,7 +49,7 @@ export interface AdditionsDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly shutdown: AbortSignal;
-  readonly options: Pick<Options, 'dirTtlMs' | 'showVersions'>;
+  readonly options: Pick<Options, 'dirTtlMs' | 'showVersions' | 'deletion'>;
 }
 
 /** The additions of a mount to the user's files: `.versions/`, `user.cfs.*`, the places of an account, and the pins. */
@@ -63,6 +66,7 @@ export function withAdditions(parts: AdditionsDeps): { readonly mounted: Compose
     places: parts.places,
     showVersions: options.showVersions,
     refused: desktop?.refused ?? null,
+    trash: options.deletion === 'trash' ? new TrashBridge({ ...parts, files: fileSystem }) : null,
   });
   return { mounted, pins };
 }

@@ -206,7 +206,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
   });
   const additions = withAdditions({
     ...{ store, contents, tree, freshness, fileSystem, reader, source, retry, health, places, changes, pinned },
-    ...{ clock, shutdown, options },
+    ...{ clock, shutdown, options, owner },
     links: service.links,
     thumbnails: service.thumbnails,
     thumbnailCache: deps.thumbnailCache ?? null,

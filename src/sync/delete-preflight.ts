@@ -2,10 +2,12 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
-import { listAnew, removeNode } from '../store/node-table.ts';
+import { isTrashFolder } from '../store/local-trash.ts';
+import { listAnew, removeNode, writeNode } from '../store/node-table.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { RemoteChanges } from './remote-changes.ts';
+import type { OnTreeChange } from './remote-naming.ts';
 
 /**
  * Checks a folder, and every folder below it, right before it is deleted whole: the deletion must not include entries of other clients that
@@ -70,9 +72,15 @@ export class DeletePreflight {
     const { store, clock } = this.#deps;
     store.transact((tx) => {
       const node = tx.get('node', ino);
-      if (!node?.remote || node.local !== null) return;
-      listAnew(tx, node.remote.parent);
-      removeNode(tx, node, clock.nowMs());
+      if (!node?.remote) return;
+      const { parent, shownAs } = node.remote;
+      if (node.local !== null) {
+        // In the local trash.
+        if (!isTrashFolder(tx, node.local.parent) || tx.get('name', [parent, shownAs]) !== undefined) return;
+        writeNode(tx, node, { ...node, local: { ...node.local, parent, name: shownAs } }, clock.nowMs());
+        tx.afterCommit(() => this.#deps.onTreeChange([{ kind: 'entry', parent, name: shownAs }]));
+      } else removeNode(tx, node, clock.nowMs());
+      listAnew(tx, parent);
     });
   }
 
@@ -108,6 +116,7 @@ export interface DeletePreflightDeps {
   /** As `NameOutcome.mustBeGone`. */
   readonly mustBeGone: (resource: ResourceUrl, signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
+  readonly onTreeChange: OnTreeChange;
 }
 
 /** The number of connections for documents, less one that stays free for other requests. */

@@ -76,7 +76,8 @@ export class NameOutcome {
       });
     }
     store.transact((tx) => {
-      recordDeleted(tx, resource, clock.nowMs());
+      // Only a move into the local trash has a name.
+      recordDeleted(tx, resource, intents.get(id)?.name ?? null, clock.nowMs());
       intents.end(tx, id);
       // From the trash it may come back, with versions of uploads that its deletion ended (`takeover`).
       if (deletion === 'forever') intents.forgetAbandoned(tx, resource);

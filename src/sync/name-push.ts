@@ -3,6 +3,7 @@ import { ApiError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { Inode, IntentId, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import type { Intents, NewIntent } from '../store/intents.ts';
+import { isTrashFolder } from '../store/local-trash.ts';
 import { listAnew } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { Place } from './collision-memory.ts';
@@ -75,6 +76,7 @@ export class NamePush {
   async relocate({ ino, parent, name }: ActionOf<'relocate'>, signal: AbortSignal): Promise<void> {
     const { store, onEvent } = this.#deps;
     const node = store.get('node', ino);
+    if (node?.remote && isTrashFolder(store, parent)) return this.#toTrash(node, node.remote, signal);
     const target = store.get('node', parent)?.remote?.resource;
     if (!node?.remote || target === undefined) return;
     const fileName = name ?? temporaryName(ino);
@@ -110,6 +112,23 @@ export class NamePush {
     this.#outcome.deleted(id, resource, below);
     onEvent({ type: 'deleted', path, to: deletion, url: resource });
     return 'done';
+  }
+
+  /** Moves the resource of an entry of the local trash to the trash of the service. A file that was saved elsewhere since goes back. */
+  async #toTrash(node: NodeRecord, { resource, parent, shownAs, name, nameBefore }: RemoteFacet, signal: AbortSignal) {
+    const { store, changes, onEvent } = this.#deps;
+    const { ino, kind, remote } = node;
+    if (remote === null) return;
+    if (kind !== 'folder' && !(await this.#deletePreflight.isAsDeleted(node, remote, signal))) return;
+    // Restored during the preflight.
+    const local = store.get('node', ino)?.local;
+    if (local == null || !isTrashFolder(store, local.parent)) return;
+    const folder = pathOf(store, parent);
+    const id = this.#begin(ino, { action: 'trash', parentResource: null, name: local.name, resource });
+    const remoteName = (isTemporaryName(name) ? nameBefore : null) ?? name;
+    await this.#sent(id, () => changes.moveToTrash(resource, kind, remoteName, signal));
+    this.#outcome.deleted(id, resource, []);
+    onEvent({ type: 'deleted', path: folder === '' ? shownAs : `${folder}/${shownAs}`, to: 'trash', url: resource });
   }
 
   /**

@@ -1,6 +1,7 @@
 import { ProtocolError } from '../base/errors.ts';
 import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { keepDeparted } from '../store/departed-attributes.ts';
+import { isTrashFolder } from '../store/local-trash.ts';
 import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store/tables.ts';
 import type { RemoteNaming } from './remote-naming.ts';
@@ -88,11 +89,24 @@ export function mustBeUnknown(tx: Transaction, resource: ResourceUrl): void {
     throw new ProtocolError(`${resource}: the service gave this address to two resources`);
 }
 
-/** The service does not have `resource` any more, because this mount requested it. */
-export function recordDeleted(tx: Transaction, resource: ResourceUrl, nowMs: number): void {
+/** No node has this number: the place of a resource in the trash of the service whose entry was restored during its move. */
+const NOWHERE = 0 as Inode;
+
+/**
+ * The service does not have `resource` any more, because this mount requested it.
+ *
+ * @param trashedAs the name of its entry in the local trash; null if it was removed in another way
+ */
+export function recordDeleted(tx: Transaction, resource: ResourceUrl, trashedAs: string | null, nowMs: number): void {
   const node = ownerOf(tx, resource);
   if (node === undefined) return;
-  if (node.local === null) removeNode(tx, node, nowMs);
+  const { local, remote } = node;
+  if (local === null) removeNode(tx, node, nowMs);
+  else if (remote !== null && trashedAs !== null) {
+    const isThere = isTrashFolder(tx, local.parent);
+    const place = isThere ? { parent: local.parent, shownAs: local.name } : { parent: NOWHERE, shownAs: trashedAs };
+    writeNode(tx, node, { ...node, remote: { ...remote, ...place, createdHereMs: null } }, nowMs);
+  }
   // The node exists here again: it will be recreated.
   else writeNode(tx, node, { ...node, remote: null }, nowMs);
 }
@@ -109,7 +123,11 @@ export function recordGone(tx: Transaction, resource: ResourceUrl, nowMs: number
     removeNode(tx, node, nowMs);
     return null;
   }
-  if (node.kind === 'folder' || isContentDirty(node)) {
+  const place = node.remote?.parent;
+  const isRestored = place !== undefined && (place === NOWHERE || isTrashFolder(tx, place));
+  // The trash of the service was emptied: a restored file becomes a new one, of the bytes that are here.
+  const isWanted = isContentDirty(node) || (isRestored && node.local.content !== null);
+  if (node.kind === 'folder' || isWanted) {
     writeNode(tx, node, { ...node, remote: null }, nowMs);
     return null;
   }

@@ -1,4 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
+import { isTrashFolder } from '../store/local-trash.ts';
 import { isContentDirty, isMoved } from '../store/node-table.ts';
 import type { CollisionMemory } from './collision-memory.ts';
 import type { PlanView } from './plan.ts';
@@ -66,6 +67,7 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     isBeingWritten,
     isSplit: (folder) => splits.has(folder),
     refusedBy: (ino) => refused.holderOf(ino),
+    isTrash: (folder) => isTrashFolder(store, folder),
     remoteName: (fileName) => names.toRemoteName(fileName),
   };
 }

@@ -100,6 +100,8 @@ export interface PlanView {
    * The node because of which the service refused `ino` a name, although the two names differ slightly; null for none, or if that node stays.
    */
   refusedBy(ino: Inode): Inode | null;
+  /** Whether a folder stands for the trash of the service (`store/local-trash`). */
+  isTrash(folder: Inode): boolean;
   /** The remote name for a file name. */
   remoteName(fileName: string): string;
 }
@@ -199,6 +201,9 @@ function stepOfNew(node: NodeRecord, local: LocalFacet, view: PlanView): Decisio
 }
 
 function stepOfMoved(node: NodeRecord, local: LocalFacet, remote: RemoteFacet, view: PlanView): Decision {
+  // The trash takes any number of equal names.
+  if (view.isTrash(local.parent))
+    return { type: 'push', action: { type: 'relocate', ino: node.ino, parent: local.parent, name: local.name } };
   const parent = readyParent(local.parent, view);
   if (parent !== null) return parent;
   if (node.kind === 'folder' && local.parent !== remote.parent) {

@@ -104,7 +104,9 @@ function placeIn(store: StoreReader, ino: Inode): { readonly name: string; reado
   if (read === undefined) return { name: `inode ${ino}`, parent: null };
   const { node } = read;
   const parent = node?.local?.parent ?? node?.remote?.parent ?? ino;
-  return parent === ino ? null : { name: node?.local?.name ?? node?.remote?.shownAs ?? '', parent };
+  // The root of a local trash is its own parent and has a name.
+  if (parent === ino) return node?.local?.name ? { name: node.local.name, parent: null } : null;
+  return { name: node?.local?.name ?? node?.remote?.shownAs ?? '', parent };
 }
 
 /** Deeper than any path of a kernel (PATH_MAX 4096). Bounds a loop in damaged records. */

@@ -234,7 +234,7 @@ export class Freshness {
     const node = this.#tree.node(folder);
     if (node === undefined) throw new FsError('ENOENT');
     if (node.kind !== 'folder') throw new FsError('ENOTDIR');
-    if (node.remote === null) return;
+    if (node.remote === null || this.#tree.isInTrash(folder)) return;
     const sequence = this.#fence.nextSequence();
     const requestedMs = this.#clock.nowMs();
     const refused = this.#missing.takeRefused(folder);
@@ -281,13 +281,15 @@ export class Freshness {
     const node = this.#tree.node(folder);
     if (node === undefined || node.remote === null) return false;
     const listedMs = this.#tree.listedMs(folder);
-    if (listedMs === null) return true;
+    if (listedMs === null) return !this.#tree.isInTrash(folder);
     const nowMs = this.#clock.nowMs();
     const ageMs = nowMs - listedMs;
     // The clock was set back after `cfs refresh`: new listings would count as stale until it catches up.
     this.#staleBeforeMs = Math.min(this.#staleBeforeMs, nowMs);
     // A wall clock that was set back must not keep a listing fresh permanently.
-    return ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
+    const isOld = ageMs >= this.#dirTtlMs || ageMs < 0 || listedMs < this.#staleBeforeMs;
+    // The trash shows what is known here, without a request.
+    return isOld && !this.#tree.isInTrash(folder);
   }
 
   /** Whether a listing is stale and may be requested now. */

@@ -1,5 +1,6 @@
 import { FsError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { isInTrash } from '../store/local-trash.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader, Transaction } from '../store/tables.ts';
 
@@ -16,7 +17,9 @@ export function isWithin(reader: Pick<StoreReader, 'get'>, ino: Inode, ancestor:
   for (let at: Inode | undefined = ino; at !== undefined; ) {
     if (at === ancestor) return true;
     if (at === ROOT_INODE) return false;
-    at = reader.get('node', at)?.local?.parent;
+    const above: Inode | undefined = reader.get('node', at)?.local?.parent;
+    // The root of a local trash is its own parent.
+    at = above === at ? undefined : above;
   }
   return false;
 }
@@ -34,11 +37,11 @@ export function isEmpty(reader: StoreReader, folder: Inode): boolean {
   return true;
 }
 
-/** Whether all entries of a folder are known: it was listed at least once, or exists only here. */
+/** Whether all entries of a folder are known: it was listed at least once, or exists only here. In the local trash, the known ones are all. */
 export function isComplete(reader: StoreReader, folder: Inode): boolean {
   if (reader.get('folder', folder) !== undefined) return true;
   const node = reader.get('node', folder);
-  return node !== undefined && node.remote === null;
+  return node !== undefined && (node.remote === null || isInTrash(reader, folder));
 }
 
 /** @throws FsError ENOTEMPTY the folder has entries, or may have unknown ones */

@@ -54,7 +54,7 @@ export class PushPreflight {
   #isOld(folder: Inode): boolean {
     const { tree, clock, begunMs } = this.#deps;
     const listedMs = tree.listedMs(folder);
-    if (listedMs === null || tree.node(folder)?.remote == null) return false;
+    if (listedMs === null || tree.node(folder)?.remote == null || tree.isInTrash(folder)) return false;
     const ageMs = clock.nowMs() - listedMs;
     if (ageMs >= 0 && ageMs < AGE_MS_MAX) return false;
     const nowMs = clock.elapsedMs();

@@ -1,9 +1,11 @@
 import { FsError } from '../base/errors.ts';
 import { type ContentId, type Inode, isSpecial, timespecOfMs } from '../base/vocabulary.ts';
 import { layersOf } from '../bytes/content-layers.ts';
+import { isInTrash, isTrashFolder } from '../store/local-trash.ts';
 import { childOf, writeNode } from '../store/node-table.ts';
-import type { NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
+import type { LocalFacet, NodeRecord, RemoteFacet, Transaction } from '../store/tables.ts';
 import { isComplete, isEmpty, isWithin, liveFolder, mustBeEmpty, touch } from './live-folder.ts';
+import { keepHere, letTravel } from './local-trash-moves.ts';
 import type { Names } from './names.ts';
 import type { OwnershipTransfer } from './ownership-transfer.ts';
 
@@ -22,7 +24,12 @@ export interface RenameResult {
 /** rename(2) within one change of the store. @throws FsError as `Tree.rename` says */
 export function renameNode(
   tx: Transaction,
-  rules: { readonly names: Names; readonly ownershipTransfer: OwnershipTransfer },
+  rules: {
+    readonly names: Names;
+    readonly ownershipTransfer: OwnershipTransfer;
+    /** Another node became dirty or clean. */
+    readonly changed: (ino: Inode) => void;
+  },
   places: { readonly parent: Inode; readonly name: string; readonly newParent: Inode; readonly newName: string },
   mode: RenameMode,
   nowMs: number,
@@ -32,12 +39,13 @@ export function renameNode(
   const now = timespecOfMs(nowMs);
   const from = liveFolder(tx, parent);
   const to = liveFolder(tx, newParent);
-  const found = childOf(tx, parent, name);
-  if (found?.local == null) throw new FsError('ENOENT');
+  const before = childOf(tx, parent, name);
+  if (before?.local == null) throw new FsError('ENOENT');
+  let found: NodeRecord & { readonly local: LocalFacet } = { ...before, local: before.local };
   const target = childOf(tx, newParent, newName);
   if (target !== undefined && mode === 'no-replace') throw new FsError('EEXIST');
   if (target === undefined && mode === 'exchange') throw new FsError('ENOENT');
-  if (target?.ino === found.ino) return { before: found, moved: found, replaced: null, swapped: null };
+  if (target?.ino === found.ino) return { before, moved: before, replaced: null, swapped: null };
   if (found.kind === 'folder' && isWithin(tx, newParent, found.ino)) throw new FsError('EINVAL');
   if (target?.kind === 'folder' && mode === 'exchange' && isWithin(tx, parent, target.ino)) throw new FsError('EINVAL');
   if (target !== undefined && mode !== 'exchange') {
@@ -46,13 +54,24 @@ export function renameNode(
     if (target.kind === 'folder') mustBeEmpty(tx, target);
   }
 
+  const intoTrash = isTrashFolder(tx, newParent);
+  // Local-only files replace each other: that is how GIO writes a `.trashinfo` file.
+  const isInfo = target?.localOnly && before.localOnly && isInTrash(tx, parent);
+  if (intoTrash && target !== undefined && !isInfo) throw new FsError('EEXIST', 'names in the trash are unique');
+  if (intoTrash || (!to.localOnly && isInTrash(tx, parent))) {
+    if (intoTrash) keepHere(tx, before, nowMs, rules.changed);
+    else letTravel(tx, names, before, newName, nowMs, rules.changed);
+    found = { ...found, localOnly: tx.get('node', found.ino)?.localOnly ?? found.localOnly };
+  }
+
   const travelling = { ...found, localOnly: false };
   let remote: RemoteFacet | undefined;
   if (target === undefined && !to.localOnly) {
     const place = { parent: newParent, name: newName, kind: found.kind };
     remote = ownershipTransfer.reclaim(tx, place, travelling, found.ino, nowMs);
   }
-  const localOnly = remote === undefined && staysAt(tx, names, found, { folder: to, name: newName, holder: target });
+  const place = { folder: to, name: newName, holder: target };
+  const localOnly = intoTrash ? found.localOnly : remote === undefined && staysAt(tx, names, found, place);
   const source = changedLocality(tx, ownershipTransfer, found, localOnly, nowMs);
 
   let swapped: NodeRecord | null = null;
@@ -68,11 +87,14 @@ export function renameNode(
   // The transfer may have changed it.
   const current = tx.get('node', source.ino) ?? source;
   const local = { ...found.local, parent: newParent, name: newName, ctime: now };
+  // The service has one trash: a move within the local one changes nothing there.
+  if (intoTrash && current.remote !== null && isTrashFolder(tx, current.remote.parent))
+    remote = { ...current.remote, parent: newParent, shownAs: newName };
   const moved: NodeRecord = { ...current, localOnly, local, remote: remote ?? current.remote };
   writeNode(tx, current, moved, nowMs);
   touch(tx, parent, now, nowMs);
   if (newParent !== parent) touch(tx, newParent, now, nowMs);
-  return { before: found, moved, replaced: mode === 'exchange' ? null : (target ?? null), swapped };
+  return { before, moved, replaced: mode === 'exchange' ? null : (target ?? null), swapped };
 }
 
 /**

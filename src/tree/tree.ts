@@ -13,7 +13,8 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { Intents } from '../store/intents.ts';
-import { childOf, newInode, writeNode } from '../store/node-table.ts';
+import { isInTrash, isTrashedThere, isTrashFolder, setTrashRoot } from '../store/local-trash.ts';
+import { childOf, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import { pinnedNodes } from '../store/pinned-nodes.ts';
 import { rollbackRemovals, writeRollbackRemovals } from '../store/rollback-removals.ts';
 import type { LocalFacet, NodeRecord, StoreWriter, Transaction } from '../store/tables.ts';
@@ -83,6 +84,7 @@ export class Tree {
   readonly #store: StoreWriter;
   readonly #contents: Contents;
   readonly #names: Names;
+  readonly #intents: Intents;
   readonly #clock: Clock;
   readonly #ownershipTransfer: OwnershipTransfer;
   readonly #listings: ListingApplication;
@@ -92,6 +94,7 @@ export class Tree {
     this.#store = deps.store;
     this.#contents = deps.contents;
     this.#names = deps.names;
+    this.#intents = deps.intents;
     this.#clock = deps.clock;
     this.#changes = deps.changes;
     this.vacated = new VacatedNames(deps.options);
@@ -295,11 +298,13 @@ export class Tree {
       if (what === 'file' && node.kind === 'folder') throw new FsError('EISDIR');
       if (what === 'folder' && node.kind !== 'folder') throw new FsError('ENOTDIR');
       if (what === 'folder') mustBeEmpty(tx, node);
-      writeNode(tx, node, { ...node, local: null }, nowMs);
+      // Emptying the local trash leaves that of the service alone.
+      if (this.#isTrashedThere(tx, node)) removeNode(tx, node, nowMs);
+      else writeNode(tx, node, { ...node, local: null }, nowMs);
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
       return node;
     }, 'freeing');
-    this.#ownershipTransfer.vacate(removed, 'unlinked', nowMs);
+    if (!isInTrash(this.#store, parent)) this.#ownershipTransfer.vacate(removed, 'unlinked', nowMs);
     this.#tellLocal(removed.ino, 'removed');
     return { removed };
   }
@@ -310,7 +315,7 @@ export class Tree {
    *
    * @throws FsError ENOENT · EEXIST · ENOTEMPTY · EISDIR · ENOTDIR · EINVAL a folder into itself · EXDEV between
    * local-only and travelling places, for a folder with entries or a file whose bytes may not all be here (mv(1) then
-   * copies) · errors of `Names.check`
+   * copies); never into the local trash or out of it · errors of `Names.check`
    */
   rename(
     parent: Inode,
@@ -323,17 +328,40 @@ export class Tree {
     const nowMs = this.#clock.nowMs();
     const places = { parent, name, newParent, newName };
     const result = this.#store.transact((tx) => {
-      const rules = { names: this.#names, ownershipTransfer: this.#ownershipTransfer };
+      const changed = (ino: Inode) => this.#tellLocal(ino, 'moved');
+      const rules = { names: this.#names, ownershipTransfer: this.#ownershipTransfer, changed };
       return renameNode(tx, rules, places, mode, nowMs);
     });
     const { moved, before, replaced, swapped } = result;
     if (moved !== before) {
-      if (mode !== 'exchange') this.#ownershipTransfer.vacate(before, 'renamed', nowMs);
+      // What a person deletes is not a save in progress.
+      const leavesName = mode !== 'exchange' && !isTrashFolder(this.#store, newParent);
+      if (leavesName) this.#ownershipTransfer.vacate(before, 'renamed', nowMs);
       if (replaced !== null) this.#tellLocal(replaced.ino, 'removed');
       if (swapped !== null) this.#tellLocal(swapped.ino, 'moved');
       this.#tellLocal(moved.ino, 'moved');
     }
     return { moved, replaced };
+  }
+
+  /** Creates the root of a user's local trash (`store/local-trash`), outside of the tree of the account. It has no name in any folder. */
+  createTrashRoot(init: Pick<NodeInit, 'mode' | 'uid' | 'gid'> & { readonly name: string }): NodeRecord {
+    const nowMs = this.#clock.nowMs();
+    const now = timespecOfMs(nowMs);
+    return this.#store.transact((tx) => {
+      const ino = newInode(tx);
+      const times = { atime: now, mtime: now, ctime: now };
+      const local = { ...init, ...times, parent: ino, xattrs: null, content: null, sizeBytes: 0 };
+      const root: NodeRecord = { ino, kind: 'folder', localOnly: true, local, remote: null };
+      writeNode(tx, undefined, root, nowMs);
+      setTrashRoot(tx, init.uid, ino);
+      return root;
+    });
+  }
+
+  /** Whether a node is in a local trash or is its root. */
+  isInTrash(ino: Inode): boolean {
+    return isInTrash(this.#store, ino);
   }
 
   /**
@@ -429,6 +457,11 @@ export class Tree {
   /** Nodes deleted remotely but retained here for now. */
   get gone(): Pick<RemoteDeletions, 'has' | 'suspected' | 'countOf'> {
     return this.#listings.gone;
+  }
+
+  /** A push in flight is recovered first: its tombstone stays. */
+  #isTrashedThere(tx: Transaction, node: NodeRecord): boolean {
+    return isTrashedThere(tx, node) && this.#intents.ownedBy(node.ino) === undefined;
   }
 
   #firstContent(tx: Transaction, init: NodeInit): ContentId | null {

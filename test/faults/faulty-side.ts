@@ -141,6 +141,7 @@ export class FaultySide {
       places: null,
       showVersions: false,
       refused: null,
+      trash: null,
     });
     return new FaultySide({ service, side, sync, mounted });
   }

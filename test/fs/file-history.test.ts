@@ -38,7 +38,16 @@ beforeEach(async () => {
     pins: { kindOf: () => 'none' },
   });
   mount = new InProcessMount(
-    new ComposedFileSystem({ files, versions, attributes, tree, places: null, showVersions: true, refused: null }),
+    new ComposedFileSystem({
+      files,
+      versions,
+      attributes,
+      tree,
+      places: null,
+      showVersions: true,
+      refused: null,
+      trash: null,
+    }),
   );
 });
 

@@ -1,14 +1,16 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed } from 'vitest';
 import type { CommandResult } from '../harness/command.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { missingPrograms, testUnless, titled } from '../harness/requirement.ts';
+import type { ServerEntry } from '../harness/server-reader.ts';
 
 /** The mount as desktops use it: GIO, on which their file managers are built, and a file manager with its windows. */
 
 const SESSION = new URL('./pcmanfm-session.sh', import.meta.url).pathname;
+const TRASH_SESSION = new URL('./gio-trash-session.sh', import.meta.url).pathname;
 const MISSING = missingForMounts();
 
 function missingOf(programs: readonly string[]): string | null {
@@ -16,6 +18,8 @@ function missingOf(programs: readonly string[]): string | null {
 }
 
 const gio = missingOf(['gio', 'dbus-run-session']);
+const trash =
+  gio ?? (existsSync('/usr/libexec/gvfsd-trash') || existsSync('/usr/lib/gvfs/gvfsd-trash') ? null : 'gvfsd-trash');
 const windows = missingOf(['pcmanfm', 'xvfb-run', 'xauth', 'xdotool', 'dbus-run-session']);
 
 describe.skipIf(gio !== null && windows !== null)(
@@ -51,19 +55,17 @@ describe.skipIf(gio !== null && windows !== null)(
     }
 
     /** [S-desktop-1] */
-    testUnless(gio)('gio copies, renames, moves and deletes; its trash is refused, and the file stays', async () => {
+    testUnless(gio)('gio copies, renames, moves, and deletes for good', async () => {
       onTestFailed(mount.printLogs);
       const script = [
         'set -e; echo hello > a.txt',
         'gio copy a.txt b.txt; gio rename b.txt c.txt; gio mkdir sub; gio move c.txt sub/d.txt',
-        'if gio trash sub/d.txt; then echo trashed; fi',
         'cat sub/d.txt; gio info -a standard::size sub/d.txt | grep -o "standard::size: 6"',
         'gio remove sub/d.txt; gio remove sub; gio list .',
       ].join('\n');
 
-      const { code, stdout, stderr } = await inSession(`dbus-run-session -- sh -c '${script}'`);
+      const { code, stdout } = await inSession(`dbus-run-session -- sh -c '${script}'`);
 
-      expect(stderr).toMatch(/Unable to find or create trash directory/);
       expect(stdout.split('\n').filter((line) => !line.startsWith('Rename'))).toEqual([
         'hello',
         'standard::size: 6',
@@ -74,6 +76,43 @@ describe.skipIf(gio !== null && windows !== null)(
       await mount.sync();
       expect([...(await mount.server.reader.entries()).keys()]).toEqual(['a.txt']);
     });
+
+    /** [S-trash-2] [S-trash-3] [S-trash-4] */
+    testUnless(trash)('gio moves to the trash, lists it, restores with the history, and empties it', async () => {
+      onTestFailed(mount.printLogs);
+      const { reader } = mount.server;
+      await mount.run('mkdir -p docs/deep; echo one > docs/report.txt; echo x > docs/deep/x');
+      await mount.sync();
+      await mount.run('echo two > docs/report.txt');
+      await mount.sync();
+      const before = (await reader.entries()).get('docs/report.txt') as ServerEntry;
+      const versions = await reader.versionCount(before);
+
+      expect(await inTrashSession('trash docs/report.txt docs/deep')).toEqual(['docs/deep', 'docs/report.txt']);
+      await mount.sync();
+      expect([...(await reader.entries()).keys()].filter((path) => path !== 'a.txt')).toEqual(['docs']);
+      expect([...(await reader.trash())].filter((name) => /report|deep/.test(name)).sort()).toEqual([
+        'deep',
+        'report.txt',
+      ]);
+
+      expect(await inTrashSession('restore docs/report.txt')).toEqual(['two']);
+      await mount.sync();
+      const after = (await reader.entries()).get('docs/report.txt') as ServerEntry;
+      expect(after.url).toBe(before.url);
+      expect(await reader.versionCount(after)).toBe(versions);
+
+      expect((await inTrashSession('empty')).filter((name) => name !== 'a.txt')).toEqual(['docs']);
+      await mount.sync();
+      expect(await reader.trash()).toContain('deep');
+      expect([...(await reader.entries()).keys()].some((path) => path.includes('.Trash'))).toBe(false);
+    });
+
+    async function inTrashSession(call: string): Promise<readonly string[]> {
+      const { code, stdout, stderr } = await inSession(`dbus-run-session -- ${TRASH_SESSION} ${call}`);
+      expect(code, `${stdout}${stderr}`).toBe(0);
+      return stdout.split('\n').filter((line) => line !== '');
+    }
 
     /** [S-desktop-1] */
     testUnless(windows)('PCManFM opens the mount, copies, renames and deletes', async () => {

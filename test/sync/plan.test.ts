@@ -95,6 +95,7 @@ function viewOf(sketches: readonly Sketch[], special: Partial<PlanView> = {}): P
     isOpen: () => false,
     isBeingWritten: () => false,
     isSplit: () => false,
+    isTrash: () => false,
     refusedBy: () => null,
     remoteName: (name) => name,
     ...special,
