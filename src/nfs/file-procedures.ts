@@ -1,8 +1,9 @@
 import { randomBytes } from 'node:crypto';
 import { FsError } from '../base/errors.ts';
-import type { Inode } from '../base/vocabulary.ts';
-import type { Attributes } from '../kernel/binding.ts';
+import type { HandleId, Inode } from '../base/vocabulary.ts';
+import type { Answer, Attributes, ReadReply } from '../kernel/binding.ts';
 import { bytesOf } from '../kernel/gathered-reply.ts';
+import { after } from './answers.ts';
 import { expressible, readChange, readTime, writeAttributes, writeMaybeAttributes, writeWcc } from './attributes.ts';
 import type { NfsParts } from './nfs-parts.ts';
 import { expectOpenable, isGranted, MAY_EXECUTE, MAY_READ, MAY_WRITE, permittedChange } from './permissions.ts';
@@ -16,6 +17,15 @@ const ZEROS = Buffer.alloc(4);
 /** The largest file: exact in a double, and what the file system allows. */
 const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 
+/**
+ * The bytes of a reply; those that lie in files are read. Memory of the file system is returned as it is if the answer is immediate: the reply is
+ * sent before anything else can change it.
+ */
+function piecesOf(answer: Answer<ReadReply>): Answer<readonly Uint8Array[]> {
+  if (answer instanceof Promise) return answer.then((reply) => [bytesOf(reply)]);
+  return answer instanceof Uint8Array ? [answer] : [bytesOf(answer)];
+}
+
 /** The procedures on one node: attributes and bytes. */
 export class FileProcedures {
   readonly #parts: NfsParts;
@@ -26,9 +36,9 @@ export class FileProcedures {
     this.#parts = parts;
   }
 
-  async getattr(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+  getattr(args: XdrReader, caller: RpcCaller, out: XdrWriter): Answer<void> {
     const { nodes } = this.#parts;
-    writeAttributes(out, await nodes.attributes(nodes.readHandle(args), caller));
+    return after(nodes.attributes(nodes.readHandle(args), caller), (attributes) => writeAttributes(out, attributes));
   }
 
   async setattr(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
@@ -78,26 +88,36 @@ export class FileProcedures {
   }
 
   /** @returns the bytes that follow in the reply */
-  async read(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<readonly Uint8Array[]> {
+  read(args: XdrReader, caller: RpcCaller, out: XdrWriter): Answer<readonly Uint8Array[]> {
     const { nodes, opens, calls, ops } = this.#parts;
     const ino = nodes.readHandle(args);
     const offset = args.u64();
     const length = Math.min(args.u32(), TRANSFER_BYTES_MAX);
-    expectOpenable(await this.#file(ino, caller), caller, MAY_READ);
-    const bytes =
+    const bytesRead = (): Answer<readonly Uint8Array[]> =>
       offset > FILE_BYTES_MAX
-        ? Buffer.alloc(0)
-        : await opens.use(ino, 'read', caller, async (handle) =>
-            bytesOf(await calls.run('read', ino, caller, (ctx) => ops.read(ino, handle, offset, length, ctx))),
+        ? []
+        : opens.use(ino, 'read', caller, (handle) =>
+            piecesOf(calls.run('read', ino, caller, (ctx) => ops.read(ino, handle, offset, length, ctx))),
           );
-    const attributes = await nodes.attributesIfKnown(ino, caller);
-    writeMaybeAttributes(out, attributes);
-    const isEnd = attributes === null ? bytes.byteLength < length : offset + bytes.byteLength >= attributes.sizeBytes;
-    out.u32(bytes.byteLength).bool(isEnd).u32(bytes.byteLength);
-    return [bytes, ZEROS.subarray(0, padding(bytes.byteLength))];
+    const write = (pieces: readonly Uint8Array[], attributes: Attributes | null): readonly Uint8Array[] => {
+      const bytes = pieces.reduce((total, piece) => total + piece.byteLength, 0);
+      writeMaybeAttributes(out, attributes);
+      const isEnd = attributes === null ? bytes < length : offset + bytes >= attributes.sizeBytes;
+      out.u32(bytes).bool(isEnd).u32(bytes);
+      return padding(bytes) === 0 ? pieces : [...pieces, ZEROS.subarray(0, padding(bytes))];
+    };
+    return after(this.#file(ino, caller), (file) => {
+      expectOpenable(file, caller, MAY_READ);
+      return after(bytesRead(), (pieces) => {
+        const attributes = nodes.attributesIfKnown(ino, caller);
+        if (!(attributes instanceof Promise)) return write(pieces, attributes);
+        const own = pieces.map((piece) => Buffer.from(piece));
+        return attributes.then((known) => write(own, known));
+      });
+    });
   }
 
-  async write(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+  write(args: XdrReader, caller: RpcCaller, out: XdrWriter): Answer<void> {
     const { nodes, opens, calls, ops } = this.#parts;
     const ino = nodes.readHandle(args);
     const offset = args.u64();
@@ -107,21 +127,29 @@ export class FileProcedures {
     const data = args.opaque(TRANSFER_BYTES_MAX);
     if (data.byteLength < length) throw new XdrError('fewer bytes than announced');
     const bytes = data.subarray(0, length);
-    expectOpenable(await this.#file(ino, caller), caller, MAY_WRITE);
-    if (offset + length > FILE_BYTES_MAX) throw new FsError('EFBIG');
-    const { before } = await opens.use(ino, 'write', caller, async (handle) => {
-      const written = await nodes.change(ino, caller, () =>
-        calls.run('write', ino, caller, (ctx) => ops.write(ino, handle, offset, bytes, ctx, 'offset')),
+    const written = (handle: HandleId): Answer<Attributes | null> =>
+      after(
+        nodes.change(ino, caller, () =>
+          calls.run('write', ino, caller, (ctx) => ops.write(ino, handle, offset, bytes, ctx, 'offset')),
+        ),
+        ({ before }) => {
+          opens.noteUncommitted(ino, true);
+          return stable === UNSTABLE ? before : this.#sync(ino, caller, handle).then(() => before);
+        },
       );
-      opens.noteUncommitted(ino, true);
-      if (stable !== UNSTABLE) await this.#sync(ino, caller, handle);
-      return written;
+    return after(this.#file(ino, caller), (file) => {
+      expectOpenable(file, caller, MAY_WRITE);
+      if (offset + length > FILE_BYTES_MAX) throw new FsError('EFBIG');
+      return after(opens.use(ino, 'write', caller, written), (before) =>
+        after(nodes.attributesIfKnown(ino, caller), (attributes) => {
+          writeWcc(out, before, attributes);
+          out
+            .u32(length)
+            .u32(stable === UNSTABLE ? UNSTABLE : FILE_SYNC)
+            .fixed(this.#verifier);
+        }),
+      );
     });
-    writeWcc(out, before, await nodes.attributesIfKnown(ino, caller));
-    out
-      .u32(length)
-      .u32(stable === UNSTABLE ? UNSTABLE : FILE_SYNC)
-      .fixed(this.#verifier);
   }
 
   async commit(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
@@ -165,11 +193,12 @@ export class FileProcedures {
   }
 
   /** @throws FsError EISDIR, EINVAL */
-  async #file(ino: Inode, caller: RpcCaller): Promise<Attributes> {
-    const attributes = await this.#parts.nodes.attributes(ino, caller);
-    if (attributes.kind === 'folder') throw new FsError('EISDIR');
-    if (attributes.kind !== 'file') throw new FsError('EINVAL');
-    return attributes;
+  #file(ino: Inode, caller: RpcCaller): Answer<Attributes> {
+    return after(this.#parts.nodes.attributes(ino, caller), (attributes) => {
+      if (attributes.kind === 'folder') throw new FsError('EISDIR');
+      if (attributes.kind !== 'file') throw new FsError('EINVAL');
+      return attributes;
+    });
   }
 
   /** Saves the bytes of a file: they survive a power cut. */

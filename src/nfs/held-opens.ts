@@ -4,6 +4,7 @@ import type { HandleId, Inode } from '../base/vocabulary.ts';
 import type { Answer, FileSystemOps } from '../kernel/binding.ts';
 import type { OpCalls } from '../kernel/op-calls.ts';
 import { openFlags } from '../kernel/open-flags.ts';
+import { after } from './answers.ts';
 import type { RpcCaller } from './rpc-message.ts';
 
 /** NFS has no close(2). An open without a READ, WRITE or COMMIT for this long ends. */
@@ -48,15 +49,19 @@ export class HeldOpens {
   }
 
   /** Runs `act` with an open handle of the file. */
-  async use<T>(ino: Inode, access: Access, caller: RpcCaller, act: (handle: HandleId) => Answer<T>): Promise<T> {
-    const open = this.#acquire(ino, access, caller);
-    const opened = open instanceof Promise ? await open : open;
-    try {
-      const answer = act(opened.handle);
-      return answer instanceof Promise ? await answer : answer;
-    } finally {
-      this.#letGo(opened);
-    }
+  use<T>(ino: Inode, access: Access, caller: RpcCaller, act: (handle: HandleId) => Answer<T>): Answer<T> {
+    return after(this.#acquire(ino, access, caller), (open) => {
+      let answer: Answer<T>;
+      try {
+        answer = act(open.handle);
+      } catch (error) {
+        this.#letGo(open);
+        throw error;
+      }
+      if (answer instanceof Promise) return answer.finally(() => this.#letGo(open));
+      this.#letGo(open);
+      return answer;
+    });
   }
 
   /** Takes over a handle for writing that `create` returned. */

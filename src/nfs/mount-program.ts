@@ -37,7 +37,7 @@ export class MountProgram implements RpcProgram {
     this.#isOpen = false;
   }
 
-  call({ procedure, args }: RpcCall): Promise<RpcBody> | null {
+  call({ procedure, args }: RpcCall): RpcBody | null {
     const out = new XdrWriter();
     switch (procedure) {
       case PROCEDURE.null:
@@ -56,7 +56,7 @@ export class MountProgram implements RpcProgram {
       default:
         return null;
     }
-    return Promise.resolve([out.done()]);
+    return [out.done()];
   }
 
   #mount(path: string, out: XdrWriter): void {

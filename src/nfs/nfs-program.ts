@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import type { Answer } from '../kernel/binding.ts';
 import { FileProcedures } from './file-procedures.ts';
 import { Listing } from './listing.ts';
 import { NameProcedures } from './name-procedures.ts';
@@ -12,7 +13,7 @@ import type { RpcBody, RpcProgram } from './rpc-server.ts';
 import { XdrReader, XdrWriter } from './xdr.ts';
 
 interface Procedure {
-  readonly run: (args: XdrReader, caller: RpcCaller, out: XdrWriter) => Promise<readonly Uint8Array[] | undefined>;
+  readonly run: (args: XdrReader, caller: RpcCaller, out: XdrWriter) => Answer<readonly Uint8Array[] | undefined>;
   /** How many words of value 0 follow the status of a failure: each stands for absent optional attributes. */
   readonly failureWords: number;
   /** Carried out once, however often the client sends it. It may wait for the service. */
@@ -76,8 +77,8 @@ export class NfsProgram implements RpcProgram {
     await this.#listing.close();
   }
 
-  call(call: RpcCall): Promise<RpcBody> | null {
-    if (call.procedure === PROCEDURE.null) return Promise.resolve([]);
+  call(call: RpcCall): Answer<RpcBody> | null {
+    if (call.procedure === PROCEDURE.null) return [];
     const procedure = this.#procedures[call.procedure];
     if (procedure === undefined) return null;
     return this.#call(call, procedure);
@@ -88,23 +89,27 @@ export class NfsProgram implements RpcProgram {
     return procedure === PROCEDURE.write;
   }
 
-  async #call(call: RpcCall, procedure: Procedure): Promise<RpcBody> {
+  #call(call: RpcCall, procedure: Procedure): Answer<RpcBody> {
+    if (procedure.isForAll) return this.#served(call, procedure);
+    if (!this.#isServed(call.caller.uid)) return [failure(STATUS.acces, procedure.failureWords)];
+    return this.#admitted === null
+      ? this.#served(call, procedure)
+      : this.#admitted.then(() => this.#served(call, procedure));
+  }
+
+  #served(call: RpcCall, procedure: Procedure): Answer<RpcBody> {
     const { caller, args, xid } = call;
-    if (!procedure.isForAll) {
-      if (!this.#isServed(caller.uid)) return [failure(STATUS.acces, procedure.failureWords)];
-      if (this.#admitted !== null) await this.#admitted;
-    }
+    if (procedure.once === undefined && !procedure.mayWait) return this.#run(procedure, args, caller);
     const words = args.rest();
     const key = (): string => `${call.procedure} ${caller.uid} ${caller.gid} ${words.toString('latin1')}`;
     const later = (): RpcBody => [failure(STATUS.jukebox, procedure.failureWords)];
     const { once } = procedure;
     if (once === undefined) {
-      const run = (): Promise<RpcBody> => this.#run(procedure, args, caller);
-      return procedure.mayWait ? this.#patience.within(key, run, later) : run();
+      return this.#patience.within(key, () => this.#run(procedure, args, caller), later);
     }
     const id = `${xid} ${key()}`;
     const run = (): Promise<RpcBody> => this.#runOnce({ ...procedure, once }, words, caller, id);
-    return this.#repeated.once(id, () => this.#patience.within(key, run, later));
+    return this.#repeated.once(id, async () => this.#patience.within(key, run, later));
   }
 
   /** Carries out a call that an earlier process of this mount may have carried out already. */
@@ -115,8 +120,9 @@ export class NfsProgram implements RpcProgram {
     id: string,
   ): Promise<RpcBody> {
     const { once, failureWords } = procedure;
-    const first = (): Promise<RpcBody> => this.#run(procedure, new XdrReader(words), caller);
-    const again = (): Promise<RpcBody> => this.#run({ run: once.again, failureWords }, new XdrReader(words), caller);
+    const first = async (): Promise<RpcBody> => this.#run(procedure, new XdrReader(words), caller);
+    const again = async (): Promise<RpcBody> =>
+      this.#run({ run: once.again, failureWords }, new XdrReader(words), caller);
     if (this.#recorded === null) return first();
     const earlier = this.#recorded.earlier(id);
     if (earlier === STATUS.ok) return again();
@@ -128,16 +134,20 @@ export class NfsProgram implements RpcProgram {
     return this.#recorded.around(id, run, statusIn);
   }
 
-  async #run(procedure: Procedure, args: XdrReader, caller: RpcCaller): Promise<RpcBody> {
-    const out = new XdrWriter();
-    try {
-      out.u32(STATUS.ok);
-      const more = await procedure.run(args, caller, out);
-      return [out.done(), ...(more ?? [])];
-    } catch (error) {
+  #run(procedure: Pick<Procedure, 'run' | 'failureWords'>, args: XdrReader, caller: RpcCaller): Answer<RpcBody> {
+    const out = new XdrWriter().u32(STATUS.ok);
+    const done = (more: readonly Uint8Array[] | undefined): RpcBody =>
+      more === undefined ? [out.done()] : [out.done(), ...more];
+    const failed = (error: unknown): RpcBody => {
       const status = statusOf(error);
       if (status === null) throw error;
       return [failure(status, procedure.failureWords)];
+    };
+    try {
+      const more = procedure.run(args, caller, out);
+      return more instanceof Promise ? more.then(done).catch(failed) : done(more);
+    } catch (error) {
+      return failed(error);
     }
   }
 }

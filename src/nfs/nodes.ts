@@ -74,9 +74,10 @@ export class Nodes {
   }
 
   /** The attributes for a reply, where they are optional. */
-  async attributesIfKnown(ino: Inode, caller: RpcCaller): Promise<Attributes | null> {
+  attributesIfKnown(ino: Inode, caller: RpcCaller): Answer<Attributes | null> {
     try {
-      return await this.attributes(ino, caller);
+      const answer = this.attributes(ino, caller);
+      return answer instanceof Promise ? answer.catch(() => null) : answer;
     } catch {
       return null;
     }
@@ -127,14 +128,14 @@ export class Nodes {
    *
    * @returns `before`: the attributes before, only if nothing else can have changed the node since then
    */
-  async change<T>(
+  change<T>(
     ino: Inode,
     caller: RpcCaller,
     act: () => Answer<T>,
-  ): Promise<{ readonly value: T; readonly before: Attributes | null }> {
+  ): Answer<{ readonly value: T; readonly before: Attributes | null }> {
     const before = this.#attributesNow(ino, caller);
     const answer = act();
-    return answer instanceof Promise ? { value: await answer, before: null } : { value: answer, before };
+    return answer instanceof Promise ? answer.then((value) => ({ value, before: null })) : { value: answer, before };
   }
 
   #attributesNow(ino: Inode, caller: RpcCaller): Attributes | null {

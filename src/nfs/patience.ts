@@ -1,4 +1,5 @@
 import type { Clock } from '../base/clock.ts';
+import type { Answer } from '../kernel/binding.ts';
 import type { RpcBody } from './rpc-server.ts';
 
 /** Below the time after which a client reports that the server does not respond. */
@@ -23,9 +24,18 @@ export class Patience {
    * @param keyOf identifies the call: procedure, caller and arguments
    * @param later makes the reply that asks the client to try again
    */
-  async within(keyOf: () => string, run: () => Promise<RpcBody>, later: () => RpcBody): Promise<RpcBody> {
+  within(keyOf: () => string, run: () => Answer<RpcBody>, later: () => RpcBody): Answer<RpcBody> {
     const joined = this.#slow.size === 0 ? undefined : this.#slow.get(keyOf());
     const reply = joined ?? run();
+    return reply instanceof Promise ? this.#within(keyOf, reply, joined !== undefined, later) : reply;
+  }
+
+  async #within(
+    keyOf: () => string,
+    reply: Promise<RpcBody>,
+    isJoined: boolean,
+    later: () => RpcBody,
+  ): Promise<RpcBody> {
     let cancel = (): void => {};
     const late = new Promise<null>((resolve) => {
       cancel = this.#clock.after(REPLY_MS_MAX, () => resolve(null));
@@ -33,10 +43,10 @@ export class Patience {
     const first = await Promise.race([reply, late]);
     cancel();
     if (first !== null) {
-      if (joined !== undefined) this.#slow.delete(keyOf());
+      if (isJoined) this.#slow.delete(keyOf());
       return first;
     }
-    if (joined === undefined) this.#remember(keyOf(), reply);
+    if (!isJoined) this.#remember(keyOf(), reply);
     return later();
   }
 

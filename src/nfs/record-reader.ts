@@ -8,6 +8,15 @@ const FRAGMENTS_MAX = 64;
 const SPARE_BYTES_MIN = 256 * 1024;
 const SPARE_MAX = 4;
 
+/** The shortest rest of a record that is worth a read(2) of its own: the size of Node's chunks. */
+const DIRECT_BYTES_MIN = 64 * 1024;
+
+interface Fragment {
+  readonly bytes: Buffer;
+  have: number;
+  readonly isLast: boolean;
+}
+
 /** Splits a byte stream into records (RFC 5531, section 11). Holds one record at most, of a bounded length. */
 export class RecordReader {
   readonly #bytesMax: number;
@@ -15,7 +24,7 @@ export class RecordReader {
   readonly #header = Buffer.alloc(HEADER_BYTES);
   #headerBytes = 0;
   /** The fragment in progress; null while its header is being read. */
-  #fragment: { readonly bytes: Buffer; have: number; readonly isLast: boolean } | null = null;
+  #fragment: Fragment | null = null;
   /** The fragments of the record before the one in progress. */
   #earlier: Buffer[] = [];
   #earlierBytes = 0;
@@ -55,10 +64,22 @@ export class RecordReader {
       const taken = chunk.copy(fragment.bytes, fragment.have, at);
       fragment.have += taken;
       at += taken;
-      if (fragment.have < fragment.bytes.byteLength) return;
-      this.#fragment = null;
-      this.#ended(fragment.bytes, fragment.isLast);
+      if (!this.#endFull(fragment)) return;
     }
+  }
+
+  /** The place of the next bytes of a long record; null between records, and in a short one. */
+  get place(): Buffer | null {
+    if (this.#fragment === null) return null;
+    const { bytes, have } = this.#fragment;
+    return bytes.byteLength - have < DIRECT_BYTES_MIN ? null : bytes.subarray(have);
+  }
+
+  /** So many bytes were put into `place`. @throws XdrError as `push` */
+  filled(bytes: number): void {
+    if (this.#fragment === null) return;
+    this.#fragment.have += bytes;
+    this.#endFull(this.#fragment);
   }
 
   /** The record and all that shares its memory are not used any more. */
@@ -83,6 +104,13 @@ export class RecordReader {
     if (this.#earlierBytes + bytes > this.#bytesMax)
       throw new XdrError(`a record of more than ${this.#bytesMax} bytes`);
     if (this.#earlier.length >= FRAGMENTS_MAX) throw new XdrError(`a record of more than ${FRAGMENTS_MAX} fragments`);
+  }
+
+  #endFull({ bytes, have, isLast }: Fragment): boolean {
+    if (have < bytes.byteLength) return false;
+    this.#fragment = null;
+    this.#ended(bytes, isLast);
+    return true;
   }
 
   #ended(bytes: Buffer, isLast: boolean): void {

@@ -1,5 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Logger } from '../base/log.ts';
+import type { Answer } from '../kernel/binding.ts';
+import { DirectSocket } from './direct-socket.ts';
 import { RecordReader } from './record-reader.ts';
 import { ACCEPT, isSupportedRpc, parseCall, type RpcCall, refusal, replyHeader, rpcMismatch } from './rpc-message.ts';
 import { XdrError } from './xdr.ts';
@@ -14,6 +16,8 @@ const UNREAD_BYTES_MAX = 8 * 1024 * 1024;
 const LAST_FRAGMENT = 0x8000_0000;
 /** A reply up to this length is cheaper to copy than to write in pieces. */
 const COPIED_BYTES_MAX = 8 * 1024;
+/** Far below the number of pieces that writev(2) takes (1,024). */
+const SHORT_MAX = 64;
 const HOST = '127.0.0.1';
 
 /** A body: the reply without its RPC header. */
@@ -23,7 +27,7 @@ export interface RpcProgram {
   readonly number: number;
   readonly version: number;
   /** @returns the reply's body, or null for an unknown procedure. @throws XdrError for malformed arguments */
-  call(call: RpcCall): Promise<RpcBody> | null;
+  call(call: RpcCall): Answer<RpcBody> | null;
   /** Whether the record of a call is not used after its reply. */
   isOver?(call: RpcCall): boolean;
 }
@@ -77,19 +81,24 @@ export class RpcServer {
 
   #connected(socket: Socket): void {
     this.#sockets.add(socket);
+    const direct = new DirectSocket(socket);
+    const replies = new Replies(direct);
     let inFlight = 0;
     const regulate = (): void => {
       const isFull = inFlight >= IN_FLIGHT_MAX || socket.writableLength > UNREAD_BYTES_MAX;
       if (isFull) socket.pause();
       else if (socket.isPaused()) socket.resume();
     };
-    const answer = async (record: Buffer): Promise<void> => {
+    const replied = (call: RpcCall, reply: RpcBody, record: Buffer): void => {
+      replies.add(reply);
+      if (this.#programs.some((program) => program.number === call.program && program.isOver?.(call)))
+        reader.giveBack(record);
+    };
+    const later = async (call: RpcCall, reply: Promise<RpcBody>, record: Buffer): Promise<void> => {
       inFlight++;
       try {
-        const call = parseCall(record);
-        send(socket, await this.#reply(call));
-        if (this.#programs.some((program) => program.number === call.program && program.isOver?.(call)))
-          reader.giveBack(record);
+        replied(call, await reply, record);
+        replies.flush();
       } catch (error) {
         this.#broken(socket, error);
       } finally {
@@ -97,15 +106,28 @@ export class RpcServer {
         regulate();
       }
     };
-    const reader = new RecordReader({ bytesMax: RECORD_BYTES_MAX, onRecord: (record) => void answer(record) });
+    const answer = (record: Buffer): void => {
+      const call = parseCall(record);
+      const reply = this.#reply(call);
+      if (reply instanceof Promise) void later(call, reply, record);
+      else replied(call, reply, record);
+    };
+    const reader = new RecordReader({ bytesMax: RECORD_BYTES_MAX, onRecord: answer });
     socket.on('data', (chunk) => {
-      socket.cork();
       try {
         reader.push(chunk);
+        // The rest of a long record goes straight to its place.
+        for (let place = reader.place; place !== null; place = reader.place) {
+          const bytes = direct.receive(place);
+          if (bytes === 0) break;
+          const isAll = bytes === place.byteLength;
+          reader.filled(bytes);
+          if (!isAll) break;
+        }
       } catch (error) {
         this.#broken(socket, error);
       }
-      setImmediate(() => socket.uncork()); // one system call for the replies to all calls of this chunk
+      replies.flush();
       regulate();
     });
     socket.on('drain', regulate);
@@ -113,22 +135,25 @@ export class RpcServer {
     socket.on('close', () => this.#sockets.delete(socket));
   }
 
-  async #reply(call: RpcCall): Promise<RpcBody> {
+  #reply(call: RpcCall): Answer<RpcBody> {
     if (!isSupportedRpc(call)) return [rpcMismatch(call)];
-    const candidates = this.#programs.filter(({ number }) => number === call.program);
-    const program = candidates.find(({ version }) => version === call.version);
+    const program = this.#programs.find(({ number, version }) => number === call.program && version === call.version);
     if (program === undefined) {
-      const [other] = candidates;
+      const other = this.#programs.find(({ number }) => number === call.program);
       return [refusal(call, other === undefined ? ACCEPT.programUnavailable : ACCEPT.programMismatch, other?.version)];
     }
-    try {
-      const body = program.call(call);
-      if (body === null) return [refusal(call, ACCEPT.procedureUnavailable)];
-      return [replyHeader(call.xid).done(), ...(await body)];
-    } catch (error) {
+    const failed = (error: unknown): RpcBody => {
       if (error instanceof XdrError) return [refusal(call, ACCEPT.garbageArguments)];
       this.#log.error({ err: error, procedure: call.procedure }, 'an RPC procedure failed');
       return [refusal(call, ACCEPT.systemError)];
+    };
+    const done = (body: RpcBody): RpcBody => [replyHeader(call.xid).done(), ...body];
+    try {
+      const body = program.call(call);
+      if (body === null) return [refusal(call, ACCEPT.procedureUnavailable)];
+      return body instanceof Promise ? body.then(done).catch(failed) : done(body);
+    } catch (error) {
+      return failed(error);
     }
   }
 
@@ -139,17 +164,33 @@ export class RpcServer {
   }
 }
 
-function send(socket: Socket, pieces: RpcBody): void {
-  if (socket.destroyed) return;
-  const bytes = pieces.reduce((total, piece) => total + piece.byteLength, 0);
-  const mark = Buffer.allocUnsafe(4);
-  mark.writeUInt32BE(LAST_FRAGMENT + bytes, 0);
-  if (bytes <= COPIED_BYTES_MAX) {
-    socket.write(Buffer.concat([mark, ...pieces], mark.byteLength + bytes));
-    return;
+/** The replies to the calls of one chunk: short ones are collected for one system call. */
+class Replies {
+  readonly #direct: DirectSocket;
+  #short: Buffer[] = [];
+
+  constructor(direct: DirectSocket) {
+    this.#direct = direct;
   }
-  socket.cork();
-  socket.write(mark);
-  for (const piece of pieces) socket.write(piece);
-  socket.uncork();
+
+  /** The memory of the reply may be reused afterwards. */
+  add(pieces: RpcBody): void {
+    const bytes = pieces.reduce((total, piece) => total + piece.byteLength, 0);
+    const mark = Buffer.allocUnsafe(4);
+    mark.writeUInt32BE(LAST_FRAGMENT + bytes, 0);
+    const reply = [mark, ...pieces];
+    if (bytes <= COPIED_BYTES_MAX) {
+      this.#short.push(Buffer.concat(reply, mark.byteLength + bytes));
+      if (this.#short.length >= SHORT_MAX) this.flush();
+      return;
+    }
+    this.flush();
+    this.#direct.send(reply);
+  }
+
+  flush(): void {
+    if (this.#short.length === 0) return;
+    this.#direct.send(this.#short);
+    this.#short = [];
+  }
 }

@@ -472,6 +472,28 @@ describe('malformed input', () => {
     expect(await client.getattr(root)).toMatchObject({ type: 2 });
   });
 
+  test('replies that the connection does not take yet keep the bytes of their time, and their order', async () => {
+    const memory = Buffer.alloc(2 ** 20, 'a');
+    await server.close();
+    await serve({
+      read: () => memory,
+      before: (op) => void (op === 'write' && memory.fill('b')),
+    });
+    const file = await client.create(root, 'file');
+    const read = async (): Promise<string> => {
+      const { bytes } = await client.read(file, 0, 2 ** 20);
+      return ['a', 'b'].find((letter) => bytes.equals(Buffer.alloc(2 ** 20, letter))) ?? 'mixed';
+    };
+    // Sent together: the replies are far more than a connection holds.
+    const before = Array.from({ length: 24 }, read);
+    const written = client.write(file, 0, 'b');
+    const after = Array.from({ length: 4 }, read);
+    await written;
+
+    expect(new Set(await Promise.all(before))).toEqual(new Set(['a']));
+    expect(new Set(await Promise.all(after))).toEqual(new Set(['b']));
+  });
+
   test('a record in many small chunks and fragments is read as one', async () => {
     const record = client.record(100003, 3, 0, Buffer.alloc(0), 77);
     const reply = client.exchange(client.record(100003, 3, 0, Buffer.alloc(0), 78), 78);
