@@ -25,7 +25,7 @@ export class AdminServer {
    */
   static async open(
     where: { readonly host?: string; readonly port?: number },
-    source: { readonly isHealthy: () => boolean; readonly metrics: () => readonly Metric[] },
+    source: { readonly isHealthy: () => boolean | Promise<boolean>; readonly metrics: () => readonly Metric[] },
   ): Promise<AdminServer> {
     const http = createServer(
       { requestTimeout: 5000, headersTimeout: 5000, keepAliveTimeout: 5000 },
@@ -33,7 +33,7 @@ export class AdminServer {
         if (request.method !== 'GET' && request.method !== 'HEAD') return send(response, 405, 'Method not allowed\n');
         if (request.url === '/metrics') return send(response, 200, prometheusText(source.metrics()));
         if (request.url !== '/healthz') return send(response, 404, 'Not found\n');
-        return source.isHealthy() ? send(response, 200, 'ok\n') : send(response, 503, 'the data cannot be read\n');
+        void health(source.isHealthy, response);
       },
     );
     http.maxConnections = CONNECTIONS_MAX;
@@ -56,6 +56,11 @@ export class AdminServer {
 }
 
 const CONNECTIONS_MAX = 32;
+
+async function health(isHealthy: () => boolean | Promise<boolean>, response: ServerResponse): Promise<void> {
+  if (await isHealthy()) send(response, 200, 'ok\n');
+  else send(response, 503, 'the data cannot be read\n');
+}
 
 function send(response: ServerResponse, status: number, text: string): void {
   response.writeHead(status, { 'Content-Type': 'text/plain; version=0.0.4; charset=utf-8' }).end(text);

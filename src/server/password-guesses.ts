@@ -8,6 +8,14 @@ export interface GuessCounter {
   readonly free: number;
 }
 
+/** Where wrong guesses are counted. */
+export interface GuessTable {
+  /** Until the last pause of these counters is over; not positive if there is none. */
+  waitMs(keys: readonly string[]): number | Promise<number>;
+  failed(counter: GuessCounter): void | Promise<void>;
+  forget(key: string): void | Promise<void>;
+}
+
 /**
  * Back-off for wrong sign-ins: after the free ones, each wrong guess doubles the pause of its counters.
  *
@@ -15,12 +23,11 @@ export interface GuessCounter {
  * them before the check would delay programs that sign in together with the right password.
  */
 export class PasswordGuesses {
-  readonly #clock: Clock;
-  readonly #wrong = new Map<string, { count: number; notBeforeMs: number }>();
+  readonly #table: GuessTable;
   readonly #last = new Map<string, Promise<unknown>>();
 
-  constructor(clock: Clock) {
-    this.#clock = clock;
+  constructor(clock: Clock, table: GuessTable = new LocalGuesses(clock)) {
+    this.#table = table;
   }
 
   /**
@@ -41,36 +48,59 @@ export class PasswordGuesses {
   }
 
   async #guess<T>(counters: readonly [GuessCounter, ...GuessCounter[]], look: () => Promise<T | null>): Promise<T> {
-    for (const { key } of counters) this.#check(key);
+    await this.#check(counters.map(({ key }) => key));
     const found = await look();
     if (found === null) {
-      for (const counter of counters) this.#failed(counter);
+      for (const counter of counters) await this.#table.failed(counter);
       throw unauthorized();
     }
-    this.#wrong.delete(counters[0].key);
+    await this.#table.forget(counters[0].key);
     return found;
   }
 
   /** @throws Refusal 503 with Retry-After during the pause (docs/service.md 13.3 allows only 5xx besides 400 and 401) */
-  #check(key: string): void {
-    const waitMs = (this.#wrong.get(key)?.notBeforeMs ?? 0) - this.#clock.elapsedMs();
+  async #check(keys: readonly string[]): Promise<void> {
+    const waitMs = await this.#table.waitMs(keys);
     if (waitMs <= 0) return;
     throw new Refusal(503, 'Too many wrong passwords', { 'Retry-After': String(Math.ceil(waitMs / 1000)) });
   }
+}
 
-  #failed({ key, free }: GuessCounter): void {
+/** Wrong guesses of this process. */
+class LocalGuesses implements GuessTable {
+  readonly #clock: Clock;
+  readonly #wrong = new Map<string, { count: number; notBeforeMs: number }>();
+
+  constructor(clock: Clock) {
+    this.#clock = clock;
+  }
+
+  waitMs(keys: readonly string[]): number {
+    const ends = keys.map((key) => this.#wrong.get(key)?.notBeforeMs ?? 0);
+    return Math.max(...ends) - this.#clock.elapsedMs();
+  }
+
+  failed({ key, free }: GuessCounter): void {
     const before = this.#wrong.get(key);
     const isForgotten = before !== undefined && before.notBeforeMs + FORGOTTEN_MS < this.#clock.elapsedMs();
     const count = isForgotten ? 1 : (before?.count ?? 0) + 1;
-    const pauseMs = count < free ? 0 : Math.min(GUESS_PAUSE_MS * 2 ** (count - free), GUESS_PAUSE_MAX_MS);
     this.#wrong.delete(key);
-    this.#wrong.set(key, { count, notBeforeMs: this.#clock.elapsedMs() + pauseMs });
+    this.#wrong.set(key, { count, notBeforeMs: this.#clock.elapsedMs() + pauseMs(count, free) });
     if (this.#wrong.size > COUNTERS_MAX) this.#wrong.delete(this.#wrong.keys().next().value as string);
   }
+
+  forget(key: string): void {
+    this.#wrong.delete(key);
+  }
+}
+
+/** The pause after `count` wrong guesses, of which the first ones are free. */
+export function pauseMs(count: number, free: number): number {
+  return count < free ? 0 : Math.min(GUESS_PAUSE_MS * 2 ** (count - free), GUESS_PAUSE_MAX_MS);
 }
 
 const GUESS_PAUSE_MS = 1000;
 const GUESS_PAUSE_MAX_MS = 15 * 60_000;
 /** Wrong guesses count together until there was none for this long after the pause. */
-const FORGOTTEN_MS = 24 * 3600_000;
+export const FORGOTTEN_MS = 24 * 3600_000;
 const COUNTERS_MAX = 100_000;

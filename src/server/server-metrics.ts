@@ -3,20 +3,8 @@ import type { Lines } from './lines.ts';
 import type { RequestLog } from './request-log.ts';
 import type { Parts } from './server-parts.ts';
 
-/** The metrics of a server, for `/metrics`. */
-export function serverMetrics(
-  { database, uploads, mover }: Pick<Parts, 'database' | 'uploads' | 'mover'>,
-  requests: RequestLog,
-  lines: Lines,
-): readonly Metric[] {
-  const freeBytes = database.reserve.freeBytes();
-  const one = (value: number): ReadonlyMap<string, number> => new Map([['', value]]);
-  const metric = (type: Metric['type'], name: string, help: string, samples: ReadonlyMap<string, number>): Metric => ({
-    name: `cfs_serve_${name}`,
-    help,
-    type,
-    samples,
-  });
+/** The metrics of every server, for `/metrics`. */
+export function serverMetrics(requests: RequestLog, lines: Lines): readonly Metric[] {
   const byStatus = new Map([...requests.byStatus].map(([status, count]) => [`{status="${status}"}`, count]));
   return [
     metric('counter', 'requests_total', 'Requests by status; 0 for none sent.', byStatus),
@@ -25,9 +13,20 @@ export function serverMetrics(
     metric('counter', 'sent_bytes_total', 'Bytes of response bodies.', one(requests.bytesOut)),
     metric('gauge', 'connections', 'Open connections.', one(lines.size)),
     metric('gauge', 'waiting_requests', 'Requests that wait behind others of their connection.', one(lines.waiting)),
+    metric('gauge', 'resident_bytes', 'Memory of the process.', one(process.memoryUsage.rss())),
+  ];
+}
+
+/** The metrics of the data of this machine. */
+export function backEndMetrics({
+  database,
+  uploads,
+  mover,
+}: Pick<Parts, 'database' | 'uploads' | 'mover'>): readonly Metric[] {
+  const freeBytes = database.reserve.freeBytes();
+  return [
     metric('gauge', 'active_uploads', 'Versions being written.', one(uploads.underWay)),
     metric('gauge', 'accounts', 'Accounts.', one(database.users.getCount())),
-    metric('gauge', 'resident_bytes', 'Memory of the process.', one(process.memoryUsage.rss())),
     ...(mover === null
       ? []
       : [
@@ -48,4 +47,13 @@ export function serverMetrics(
           ),
         ]),
   ];
+}
+
+export function metric(type: Metric['type'], name: string, help: string, samples: ReadonlyMap<string, number>): Metric {
+  return { name: `cfs_serve_${name}`, help, type, samples };
+}
+
+/** The samples of a metric without labels. */
+export function one(value: number): ReadonlyMap<string, number> {
+  return new Map([['', value]]);
 }

@@ -29,10 +29,10 @@ export class SignIn {
     perPartyMax: HASHING_PER_PARTY_MAX,
   });
 
-  constructor(deps: { rows: SignInRows; clock: Clock; acceptAnyKeys: boolean }) {
+  constructor(deps: { rows: SignInRows; clock: Clock; acceptAnyKeys: boolean; guesses?: PasswordGuesses }) {
     this.#rows = deps.rows;
     this.#acceptAnyKeys = deps.acceptAnyKeys;
-    this.#guesses = new PasswordGuesses(deps.clock);
+    this.#guesses = deps.guesses ?? new PasswordGuesses(deps.clock);
   }
 
   /**

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
 import { pathsOf } from '../../src/config/paths.ts';
 import { callControl } from '../../src/control/client.ts';
 import { runningMounts } from '../../src/mount/running-mounts.ts';
-import { openAdministration } from '../../src/server/reference-server.ts';
+import { openAdministration } from '../../src/server/local-back-end.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';
 

@@ -6,7 +6,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import { vi } from 'vitest';
 import type { FaultRule } from '../../src/server/fault-plan.ts';
-import { openAdministration } from '../../src/server/reference-server.ts';
+import { openAdministration } from '../../src/server/local-back-end.ts';
 import { PortClaim } from './port-claim.ts';
 import { ServerReader, type SignIn } from './server-reader.ts';
 import { stopProcess } from './stop-process.ts';

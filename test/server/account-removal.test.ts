@@ -3,7 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { finishRemovals } from '../../src/server/account-removal.ts';
-import { openAdministration, openParts, ReferenceServer } from '../../src/server/reference-server.ts';
+import { openAdministration, openParts } from '../../src/server/local-back-end.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { appAuthorization, RawClient, signUp, TEST_PASSWORD, type TestUser, texts } from './raw-client.ts';
 import { until } from './until.ts';
 

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { DiskReserve, type DiskSpace } from '../../src/server/disk-reserve.ts';
 import { truncatePartialUploads } from '../../src/server/housekeeping.ts';
-import { openParts, ReferenceServer } from '../../src/server/reference-server.ts';
+import { openParts } from '../../src/server/local-back-end.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { accessToken, signUp, type TestUser, texts } from './raw-client.ts';
 
 /** A server whose disk fills: it takes no more bytes while there is still room for what makes some (docs/service.md 2.4). */

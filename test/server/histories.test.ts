@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Administration } from '../../src/server/administration.ts';
-import { openParts } from '../../src/server/reference-server.ts';
+import { openParts } from '../../src/server/local-back-end.ts';
 import type { FileRow, VersionRow } from '../../src/server/rows.ts';
 import type { Parts } from '../../src/server/server-parts.ts';
 

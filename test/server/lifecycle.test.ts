@@ -17,7 +17,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { checkBlobs, truncatePartialUploads } from '../../src/server/housekeeping.ts';
-import { openAdministration, openParts, PortTakenError, ReferenceServer } from '../../src/server/reference-server.ts';
+import { openAdministration, openParts } from '../../src/server/local-back-end.ts';
+import { PortTakenError, ReferenceServer } from '../../src/server/reference-server.ts';
 import { RawClient, signUp, texts } from './raw-client.ts';
 import { until } from './until.ts';
 

@@ -4,7 +4,8 @@ import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { ReferenceServer, type ReferenceServerOptions } from '../../src/server/reference-server.ts';
+import { ReferenceServer } from '../../src/server/reference-server.ts';
+import type { ReferenceServerOptions } from '../../src/server/server-options.ts';
 import { signUp, texts } from './raw-client.ts';
 import { until } from './until.ts';
 

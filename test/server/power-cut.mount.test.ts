@@ -13,7 +13,7 @@ const hasCompiler = spawnSync('cc', ['--version']).status === 0;
 /** The first start on a directory. What a power cut must not take is told by writing it into `acks`. */
 const CHILD = `
 const [dist, directory] = process.argv.slice(1);
-const { openAdministration } = await import(dist + '/server/reference-server.js');
+const { openAdministration } = await import(dist + '/server/local-back-end.js');
 const fs = await import('node:fs');
 const acks = fs.openSync(directory + '/acks', 'w');
 const opened = await openAdministration({ dataDirectory: directory + '/data' });
@@ -27,7 +27,7 @@ process.exit(0);
 
 const EXAMINER = `
 const [dist, list] = process.argv.slice(1);
-const { openAdministration } = await import(dist + '/server/reference-server.js');
+const { openAdministration } = await import(dist + '/server/local-back-end.js');
 const fs = await import('node:fs');
 for (const { image, promised } of JSON.parse(fs.readFileSync(list, 'utf8'))) {
   let problem = null;

@@ -1,7 +1,6 @@
 import { request as httpRequest, type IncomingHttpHeaders } from 'node:http';
-import type { Administration } from '../../src/server/administration.ts';
 import type { ReferenceServer } from '../../src/server/reference-server.ts';
-import type { KeyPair } from '../../src/server/rules.ts';
+import type { AdministrationRules, KeyPair } from '../../src/server/rules.ts';
 
 export interface RawAnswer {
   readonly status: number;
@@ -120,7 +119,7 @@ export function signUp(server: ReferenceServer, email: string, quotaBytes?: numb
 /** The same with a server that is another process. */
 export async function signUpAt(
   origin: string,
-  administration: Administration,
+  administration: AdministrationRules,
   email: string,
   quotaBytes?: number,
 ): Promise<TestUser> {

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { openAdministration } from '../../src/server/reference-server.ts';
+import { openAdministration } from '../../src/server/local-back-end.ts';
 import { signUpAt, texts } from './raw-client.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
 import type { Administration } from '../../src/server/administration.ts';
-import { openAdministration } from '../../src/server/reference-server.ts';
+import { openAdministration } from '../../src/server/local-back-end.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 import { ReferenceServer } from '../harness/reference-server.ts';

@@ -1,7 +1,7 @@
 import { createLogger } from '../../base/log.ts';
 import { failureOf } from '../../mount/failure.ts';
-import type { Administration } from '../../server/administration.ts';
 import { ReferenceServer } from '../../server/reference-server.ts';
+import type { AdministrationRules } from '../../server/rules.ts';
 import type { DemoServerAnswer, DemoServerQuestion } from './demo-server-messages.ts';
 
 /** The embedded server of `npm start`, as a process. Started by `DemoServer` with an IPC channel, never by hand. */
@@ -16,7 +16,7 @@ function answer(message: DemoServerAnswer): void {
 }
 
 async function prepareUser(
-  administration: Administration,
+  administration: AdministrationRules,
   { email, password }: DemoServerQuestion,
 ): Promise<DemoServerAnswer> {
   const known = (await administration.users()).find((user) => user.email === email);

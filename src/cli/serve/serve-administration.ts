@@ -1,8 +1,8 @@
 import { once } from 'node:events';
 import { type AddressInfo, createServer } from 'node:net';
 import { UsageError } from '../../base/errors.ts';
-import type { Administration } from '../../server/administration.ts';
-import { openAdministration } from '../../server/reference-server.ts';
+import { openAdministration } from '../../server/local-back-end.ts';
+import type { AdministrationRules } from '../../server/rules.ts';
 import type { CommandContext } from '../command-context.ts';
 import type { Invocation } from '../invocation.ts';
 import { terminalPrompt } from '../prompt.ts';
@@ -86,7 +86,7 @@ async function freePort(): Promise<number> {
 
 /** The dependencies of an administration command. */
 export interface AdministerDeps {
-  readonly administration: Administration;
+  readonly administration: AdministrationRules;
   /** The address of the server for clients. */
   readonly origin: () => Promise<string>;
   readonly given: Invocation;

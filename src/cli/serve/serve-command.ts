@@ -9,9 +9,11 @@ import { claimStore } from '../../server/claimed-store.ts';
 import type { FaultRule } from '../../server/fault-plan.ts';
 import { HOLDING_LIMITS } from '../../server/holdings.ts';
 import { checkBlobs } from '../../server/housekeeping.ts';
+import { openParts } from '../../server/local-back-end.ts';
 import type { ObjectStore } from '../../server/object-store.ts';
 import { isSharpInstalled, pictureCommand } from '../../server/picture-library.ts';
-import { openParts, ReferenceServer, type ReferenceServerOptions } from '../../server/reference-server.ts';
+import { ReferenceServer } from '../../server/reference-server.ts';
+import type { ReferenceServerOptions } from '../../server/server-options.ts';
 import type { Invocation } from '../invocation.ts';
 
 /** The flags of `cfs serve`; null: not given. */

@@ -6,11 +6,13 @@ import type {
   TokenAuthRequestDocument,
 } from '../../protocol/messages.ts';
 import type { IssuedToken, Session } from '../accounts.ts';
+import { PasswordGuesses } from '../password-guesses.ts';
 import { notFound, unauthorized } from '../refusal.ts';
 import { ACCESS_TOKENS_MAX, type KeyPairRow, REFRESH_TOKENS_MAX, USED_STEP_MS, type UserRow } from '../rows.ts';
 import type { AccountRules } from '../rules.ts';
 import { hashOf, NETWORKS_MAX, networkHash, newSecret, type Sender, SignIn } from '../sign-in.ts';
 import type { Postgres } from './postgres.ts';
+import { PostgresGuesses } from './postgres-guesses.ts';
 import { type SqlUser, userRow } from './postgres-rows.ts';
 
 /** Sign-in and tokens over PostgreSQL. */
@@ -42,7 +44,8 @@ export class PostgresAccounts implements AccountRules {
       isEnabled: async (id: string): Promise<boolean> =>
         (await postgres.row('SELECT FROM applications WHERE id = $1 AND enabled', withoutNul(id))) !== undefined,
     };
-    this.#signIn = new SignIn({ rows, clock, acceptAnyKeys });
+    const guesses = new PasswordGuesses(clock, new PostgresGuesses({ postgres, clock }));
+    this.#signIn = new SignIn({ rows, clock, acceptAnyKeys, guesses });
   }
 
   async createRefreshToken(request: AppAuthorizationDocument, sender: Sender): Promise<IssuedToken> {

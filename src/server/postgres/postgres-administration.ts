@@ -65,9 +65,22 @@ export class PostgresAdministration implements AdministrationRules {
     );
   }
 
-  /** Foreign keys remove all rows with it. */
+  /**
+   * First its sign-in and shares, then its files in small changes, then its row with what is left. An interrupted
+   * removal can be repeated.
+   */
   async removeUser(email: string): Promise<void> {
-    await this.#postgres.rows('DELETE FROM users WHERE uid = $1', await this.#uid(email));
+    const uid = await this.#uid(email);
+    await this.#postgres.rows(
+      `WITH ended AS (SELECT sign_out($1)), keys AS (DELETE FROM key_pairs WHERE uid = $1)
+      DELETE FROM shares WHERE owner = $1 OR receiver = $1 OR (SELECT count(*) FROM ended) = 0`,
+      uid,
+    );
+    for (let hasMore = true; hasMore; )
+      hasMore = (
+        await this.#postgres.one<{ more: boolean }>('SELECT delete_some($1, $2) AS more', uid, DELETED_AT_ONCE)
+      ).more;
+    await this.#postgres.rows('DELETE FROM users WHERE uid = $1', uid);
   }
 
   async checkUser(email: string): Promise<void> {
@@ -193,3 +206,6 @@ export class PostgresAdministration implements AdministrationRules {
     return row.uid;
   }
 }
+
+/** Files and folders of a removed account in one change. */
+const DELETED_AT_ONCE = 500;

@@ -60,7 +60,7 @@ export class PostgresCollections implements CollectionRules {
   async album(caller: string, id: ResourceId): Promise<FolderRow> {
     checkId(id);
     const row = await this.#postgres.row<SqlResource>(
-      `SELECT f.* FROM entry($1, $2, $3, 'read', false, false) f WHERE EXISTS (
+      `SELECT f.* FROM entry($1, $2, $3, 'read', false) f WHERE EXISTS (
         SELECT FROM resources r WHERE r.uid = f.uid AND r.parent = f.local AND r.media_type ILIKE 'image/%')`,
       caller,
       id.uid,

@@ -15,6 +15,8 @@ export interface PoolOptions {
   readonly connectionString: string;
   readonly max: number;
   readonly connectionTimeoutMillis: number;
+  /** The client gives up after this long. */
+  readonly query_timeout: number;
   readonly idleTimeoutMillis: number;
   readonly types: { getTypeParser(oid: number, format?: string): (text: string) => unknown };
 }

@@ -3,6 +3,7 @@ import type { Clock } from '../../base/clock.ts';
 import type { ListingQuery, ResourceId } from '../../protocol/endpoints.ts';
 import type { Session } from '../accounts.ts';
 import { shortMediaType } from '../default-media-type.ts';
+import type { HoldingLimits } from '../holdings.ts';
 import { namedPage, type Page, sorted } from '../list-page.ts';
 import { randomSuffix } from '../random-suffix.ts';
 import { Refusal } from '../refusal.ts';
@@ -11,18 +12,28 @@ import { type FileRow, type FolderRow, type ResourceRow, TOP } from '../rows.ts'
 import type { FileChange, RepositoryRules, ShownFolder } from '../rules.ts';
 import { GroupedCalls } from './grouped-calls.ts';
 import type { Postgres } from './postgres.ts';
-import { checkId, fileRow, folderRow, resourceRow, type SqlResource } from './postgres-rows.ts';
+import {
+  checkId,
+  fileRow,
+  folderRow,
+  resourceRow,
+  type SqlLimits,
+  type SqlResource,
+  sqlLimits,
+} from './postgres-rows.ts';
 
 /** Folders, files and their names over PostgreSQL: each rule is one call of a function in `schema.ts`. */
 export class PostgresRepository implements RepositoryRules {
   readonly pageMax: number;
   readonly #postgres: Postgres;
   readonly #clock: Clock;
+  readonly #limits: SqlLimits;
   readonly #names: 'any' | 'unique' | 'folded';
-  /** By parent folder, which creations lock until their commit. */
+  /** By account, which changes lock until their commit. */
   readonly #creations = new GroupedCalls<Creation, ResourceId>((creations) => this.#addTogether(creations));
 
-  constructor(deps: { postgres: Postgres; clock: Clock; rules: NameRules; pageMax: number }) {
+  constructor(deps: { postgres: Postgres; clock: Clock; rules: NameRules; pageMax: number; limits: HoldingLimits }) {
+    this.#limits = sqlLimits(deps.limits);
     this.#postgres = deps.postgres;
     this.#clock = deps.clock;
     this.#names = deps.rules.foldCase ? 'folded' : deps.rules.uniqueNames ? 'unique' : 'any';
@@ -44,7 +55,7 @@ export class PostgresRepository implements RepositoryRules {
         EXISTS (SELECT FROM shares WHERE owner = f.uid AND folder = f.local) AS shared,
         f.uid = $1 OR EXISTS (SELECT FROM resources WHERE uid = f.uid AND local = f.parent)
           AND share_above($1, f.uid, f.parent) IS NOT NULL AS shows_parent
-      FROM entry($1, $2, $3, 'read', false, false) f`,
+      FROM entry($1, $2, $3, 'read', false) f`,
       caller,
       id.uid,
       id.local,
@@ -60,7 +71,7 @@ export class PostgresRepository implements RepositoryRules {
     const max = Math.min(query.max ?? DEFAULT_PAGE, this.pageMax);
     const isSorted = query.order !== null;
     const rows = await this.#postgres.rows<SqlResource>(
-      `SELECT r.* FROM entry($1, $2, $3, 'read', false, false) f
+      `SELECT r.* FROM entry($1, $2, $3, 'read', false) f
       JOIN resources r ON r.uid = f.uid AND r.parent = f.local AND r.is_file = ANY ($4)
       ORDER BY r.is_file, r.seq OFFSET $5 LIMIT $6`,
       caller,
@@ -104,11 +115,26 @@ export class PostgresRepository implements RepositoryRules {
     return this.#add(caller, parent, name, { mediaType, role: null });
   }
 
-  /** A file without data so far: bytes follow with the objects of versions. */
+  /** The copy shares the bytes of the source. */
   async copyFile(caller: string, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId> {
-    const { mediaType, newest } = await this.file(caller, source);
-    if (newest !== null) throw new Error('versions with data are not in this back end yet');
-    return this.createFile(caller, parent, name, mediaType);
+    checkId(parent);
+    checkId(source);
+    checkName(name);
+    const { uid, local } = await this.#postgres.one<SqlResource>(
+      'SELECT * FROM copy_file($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+      caller,
+      parent.uid,
+      parent.local,
+      source.uid,
+      source.local,
+      name,
+      nameHash(name),
+      [randomSuffix(), randomSuffix()],
+      this.#names,
+      this.#clock.nowMs(),
+      this.#limits,
+    );
+    return { uid, local };
   }
 
   async updateFolder(caller: string, id: ResourceId, change: Relocation): Promise<void> {
@@ -148,7 +174,7 @@ export class PostgresRepository implements RepositoryRules {
   async #entry(caller: string, id: ResourceId, need: Need, isFile: boolean): Promise<SqlResource> {
     checkId(id);
     return this.#postgres.one<SqlResource>(
-      'SELECT * FROM entry($1, $2, $3, $4, $5, false)',
+      'SELECT * FROM entry($1, $2, $3, $4, $5)',
       caller,
       id.uid,
       id.local,
@@ -165,17 +191,16 @@ export class PostgresRepository implements RepositoryRules {
   ): Promise<ResourceId> {
     checkId(parent);
     checkName(name);
-    const key = `${parent.uid}/${parent.local}`;
-    return this.#creations.call(key, { caller, parent, name, mediaType, role, suffix: randomSuffix() });
+    return this.#creations.call(parent.uid, { caller, parent, name, mediaType, role, suffix: randomSuffix() });
   }
 
   async #addTogether(creations: readonly Creation[]): Promise<PromiseSettledResult<ResourceId>[]> {
-    const { uid, local: parent } = (creations[0] as Creation).parent;
+    const { uid } = (creations[0] as Creation).parent;
     const rows = await this.#postgres.rows<{ local: string } & Outcome>(
-      'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+      'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
       creations.map(({ caller }) => caller),
       uid,
-      parent,
+      creations.map(({ parent }) => parent.local),
       creations.map(({ role }) => role === null),
       creations.map(({ name }) => name),
       creations.map(({ name }) => nameHash(name)),
@@ -184,6 +209,7 @@ export class PostgresRepository implements RepositoryRules {
       creations.map(({ suffix }) => suffix),
       this.#names,
       this.#clock.nowMs(),
+      this.#limits,
     );
     return rows.map(({ local, refusal, message }) =>
       refusal === null
@@ -200,7 +226,7 @@ export class PostgresRepository implements RepositoryRules {
     // 94 random bits in the form of the service's links, which must not be guessable.
     const newLink = (): string => `D${id.uid}_${randomInt(2 ** 47)}_${randomInt(2 ** 47)}`;
     return this.#postgres.one<SqlResource>(
-      'SELECT * FROM change_entry($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
+      'SELECT * FROM change_entry($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
       caller,
       id.uid,
       id.local,
@@ -212,6 +238,7 @@ export class PostgresRepository implements RepositoryRules {
       shortMediaType(change.mediaType),
       publicLink === undefined ? null : publicLink ? newLink() : '',
       this.#names,
+      this.#limits,
     );
   }
 }

@@ -1,8 +1,16 @@
 import type { ResourceId } from '../../protocol/endpoints.ts';
+import type { HoldingLimits } from '../holdings.ts';
 import { notFound } from '../refusal.ts';
 import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from '../rows.ts';
 
 /** Rows as `pg` returns them, and the server's rows made of them. */
+
+/** Entries, unfinished uploads, bytes as a multiple of the quota, bytes beside it. */
+export type SqlLimits = readonly [number, number, number, number];
+
+export function sqlLimits({ entriesMax, unfinishedMax, storageFactor, rowsBytes }: HoldingLimits): SqlLimits {
+  return [entriesMax, unfinishedMax, storageFactor, rowsBytes];
+}
 
 export interface SqlUser {
   readonly uid: string;
@@ -91,6 +99,7 @@ export interface SqlVersion {
   readonly size_bytes: number;
   readonly blob: string;
   readonly sha256: string | null;
+  readonly epoch: number;
 }
 
 export function versionRow(row: SqlVersion): VersionRow {

@@ -1,3 +1,4 @@
+import { StorageError } from '../../base/errors.ts';
 import { noRoom, Refusal } from '../refusal.ts';
 import { loadPostgres, type Pool } from './postgres-library.ts';
 import { MIGRATIONS } from './schema.ts';
@@ -20,6 +21,7 @@ export class Postgres {
       connectionString: url,
       max: options.connectionsMax ?? CONNECTIONS_MAX,
       connectionTimeoutMillis: CONNECT_MS_MAX,
+      query_timeout: ANSWER_MS_MAX,
       idleTimeoutMillis: IDLE_MS,
       // Numbers of the service are below 2^53.
       types: { getTypeParser: (oid, format) => (oid === INT8 ? Number : types.getTypeParser(oid, format)) },
@@ -33,30 +35,57 @@ export class Postgres {
     return this.#pool.end();
   }
 
-  /** Brings the schema up to date: any number of servers may start together. */
+  /**
+   * Brings the schema up to date: any number of servers may start together. Statements of later sessions have a time limit.
+   * @throws StorageError for the schema of a newer program
+   */
   async migrate(): Promise<void> {
-    await this.#pool.query(`
-      DO $migrate$ BEGIN
-        PERFORM pg_advisory_xact_lock(${MIGRATION_LOCK});
-        CREATE TABLE IF NOT EXISTS schema_version (number integer NOT NULL);
-        ${MIGRATIONS.map((text, at) => migration(text, at + 1)).join('\n')}
-      END $migrate$`);
+    try {
+      await this.#pool.query(`
+        BEGIN;
+        SET LOCAL statement_timeout = 0;
+        DO $migrate$ BEGIN
+          PERFORM pg_advisory_xact_lock(${MIGRATION_LOCK});
+          CREATE TABLE IF NOT EXISTS schema_version (number integer NOT NULL);
+          IF EXISTS (SELECT FROM schema_version WHERE number > ${MIGRATIONS.length}) THEN
+            RAISE EXCEPTION USING ERRCODE = '${NEWER}', MESSAGE = 'newer';
+          END IF;
+          ${MIGRATIONS.map((text, at) => migration(text, at + 1)).join('\n')}
+          EXECUTE format('ALTER ROLE CURRENT_USER IN DATABASE %I SET statement_timeout = ${STATEMENT_MS_MAX}', current_database());
+        END $migrate$;
+        COMMIT;`);
+    } catch (error) {
+      if ((error as { code?: unknown }).code === NEWER)
+        throw new StorageError('a newer cfs serve has changed the database: install that version here too');
+      throw error;
+    }
+  }
+
+  /** Whether the database answers. */
+  async answers(): Promise<boolean> {
+    try {
+      await this.rows('SELECT 1');
+      return true;
+    } catch {
+      return false;
+    }
   }
 
   /**
    * The rows of one statement. Repeated if it lost against another transaction; its effect is then none.
-   * @throws Refusal of the rule, or 507 if the database's disk is full
+   * @throws Refusal of the rule, 507 if the database's disk is full, or 503 if the database does not answer: then the
+   *   effect is unknown
    */
   async rows<T>(text: string, ...values: readonly unknown[]): Promise<T[]> {
     for (let tries = 1; ; tries += 1) {
       try {
         return (await this.#pool.query(text, values)).rows as T[];
       } catch (error) {
-        const code = (error as { code?: unknown }).code;
-        if (typeof code !== 'string') throw error;
+        const code = String((error as { code?: unknown }).code);
         if (REPEATED.has(code) && tries < TRIES) continue;
-        if (/^CF\d{3}$/.test(code)) throw new Refusal(Number(code.slice(2)), (error as Error).message);
+        if (/^CF\d{3}$/.test(code)) throw refusal(code, error as SqlError);
         if (code === DISK_FULL) throw noRoom();
+        if (isPassing(code, error as Error)) throw notAnswering(error);
         throw error;
       }
     }
@@ -75,6 +104,25 @@ export class Postgres {
   }
 }
 
+interface SqlError extends Error {
+  readonly detail?: string;
+}
+
+/** `detail` of a 416: the bytes that are stored. */
+function refusal(code: string, { message, detail }: SqlError): Refusal {
+  const status = Number(code.slice(2));
+  return new Refusal(status, message, status === 416 ? { 'Content-Range': `bytes */${detail ?? 0}` } : {});
+}
+
+/** Of no connection, a lost one, a database that is stopping or starting, and of a statement or a lock that took too long. */
+function isPassing(code: string, { message }: Error): boolean {
+  return /^(08\w{3}|57\w{3}|53300|55P03|25006|E[A-Z]+)$/.test(code) || LOST.test(message);
+}
+
+function notAnswering(cause: unknown): Refusal {
+  return new Refusal(503, 'The database does not answer', { 'Retry-After': '5' }, { cause });
+}
+
 function migration(text: string, number: number): string {
   return `
     IF NOT EXISTS (SELECT FROM schema_version WHERE schema_version.number >= ${number}) THEN
@@ -85,6 +133,12 @@ function migration(text: string, number: number): string {
 }
 
 const CONNECTIONS_MAX = 16;
+/** The client's messages without a code (pg 8.23, `lib/client.js` and `pg-pool`). */
+const LOST = /^(Connection terminated|Client has encountered a connection error|timeout exceeded|Query read timeout)/;
+const NEWER = 'CFNEW';
+const STATEMENT_MS_MAX = 30_000;
+/** For a database that is gone without a word. */
+const ANSWER_MS_MAX = 40_000;
 const CONNECT_MS_MAX = 10_000;
 const IDLE_MS = 30_000;
 const MIGRATION_LOCK = 6_387_250;

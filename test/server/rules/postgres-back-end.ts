@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import { HOLDING_LIMITS } from '../../../src/server/holdings.ts';
 import { Postgres } from '../../../src/server/postgres/postgres.ts';
 import { PostgresAccounts } from '../../../src/server/postgres/postgres-accounts.ts';
 import { PostgresAdministration } from '../../../src/server/postgres/postgres-administration.ts';
@@ -14,7 +15,15 @@ export async function openPostgresBackEnd(url: string, options: BackEndOptions):
   const postgres = await Postgres.open(url);
   await postgres.migrate();
   const { uniqueNames = false, foldCase = false, pageMax = 1000, accessTokenMs = 3_600_000 } = options;
-  const parts = { postgres, clock, rules: { uniqueNames, foldCase }, pageMax, accessTokenMs, acceptAnyKeys: false };
+  const parts = {
+    postgres,
+    clock,
+    rules: { uniqueNames, foldCase },
+    pageMax,
+    accessTokenMs,
+    acceptAnyKeys: false,
+    limits: HOLDING_LIMITS,
+  };
   const rules = {
     accounts: new PostgresAccounts(parts),
     repository: new PostgresRepository(parts),

@@ -1,0 +1,307 @@
+import { createHash, type Hash, randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import type { Clock } from '../../base/clock.ts';
+import type { Session } from '../accounts.ts';
+import type { BodyOutcome, Exchange } from '../exchange.ts';
+import type { HoldingLimits } from '../holdings.ts';
+import { type ObjectStore, StoreError } from '../object-store.ts';
+import { randomSuffix } from '../random-suffix.ts';
+import { forbidden, overQuota, Refusal } from '../refusal.ts';
+import type { FileRow, VersionRow } from '../rows.ts';
+import type { UploadRules } from '../rules.ts';
+import { PartFile } from './part-file.ts';
+import type { Postgres } from './postgres.ts';
+import { type SqlLimits, type SqlVersion, sqlLimits, versionRow } from './postgres-rows.ts';
+
+/**
+ * Receives uploads in parts: each part becomes an object of its own, recorded before its first byte and again, as a part
+ * of the version, after its last one. So any server continues an upload where another stopped, and a killed one loses
+ * at most a part (docs/adr/0047).
+ *
+ * INVARIANT: only the last sender of a version records parts and completes it: each sender raises the epoch of the
+ * version, and every change names its own. A lease keeps others away while a sender is active.
+ */
+export class PostgresUploads implements UploadRules {
+  readonly #postgres: Postgres;
+  readonly #store: ObjectStore;
+  readonly #clock: Clock;
+  readonly #directory: string;
+  readonly #partBytes: number;
+  readonly #lease: string;
+  readonly #kept: number | null;
+  readonly #limits: SqlLimits;
+  #underWay = 0;
+
+  /**
+   * @param deps.directory for temporary files
+   * @param deps.versionsKept complete versions kept per file, including the newest
+   * @param deps.leaseMs how long a sender that died keeps others away
+   */
+  constructor(deps: {
+    postgres: Postgres;
+    store: ObjectStore;
+    clock: Clock;
+    directory: string;
+    limits: HoldingLimits;
+    versionsKept: number;
+    partBytes?: number;
+    leaseMs?: number;
+  }) {
+    this.#postgres = deps.postgres;
+    this.#store = deps.store;
+    this.#clock = deps.clock;
+    this.#directory = deps.directory;
+    this.#partBytes = deps.partBytes ?? PART_BYTES;
+    this.#lease = `${deps.leaseMs ?? LEASE_MS} milliseconds`;
+    this.#limits = sqlLimits(deps.limits);
+    this.#kept = Number.isFinite(deps.versionsKept) ? deps.versionsKept : null;
+  }
+
+  /** Number of versions that this server receives. */
+  get underWay(): number {
+    return this.#underWay;
+  }
+
+  async storedBytes(version: VersionRow): Promise<number> {
+    const row = await this.#postgres.row<{ size_bytes: number }>(
+      'SELECT size_bytes FROM versions WHERE uid = $1 AND file = $2 AND seq = $3',
+      version.uid,
+      version.file,
+      version.seq,
+    );
+    return row?.size_bytes ?? 0;
+  }
+
+  async replaceData(session: Session, file: FileRow, exchange: Exchange): Promise<VersionRow> {
+    const createdMs = this.#clock.nowMs();
+    const { place, room } = await this.#postgres.one<{ place: number; room: number }>(
+      'SELECT * FROM place_upload($1, $2, $3, $4, $5)',
+      session.uid,
+      file.uid,
+      file.local,
+      exchange.contentLength,
+      this.#limits,
+    );
+    const suffix = randomSuffix();
+    const blob = randomUUID().replaceAll('-', '');
+    const begin = async (): Promise<number> => {
+      const { epoch } = await this.#postgres.one<SqlVersion>(
+        'SELECT * FROM begin_version($1, $2, $3, $4, $5, $6, $7, true, $8, $9)',
+        session.uid,
+        file.uid,
+        file.local,
+        place,
+        suffix,
+        blob,
+        createdMs,
+        this.#lease,
+        this.#limits,
+      );
+      return epoch;
+    };
+    const sender = new Sender(session, file, place, null, begin);
+    try {
+      return await this.#counted(async () => {
+        const outcome = await this.#receive(sender, room, exchange);
+        if (outcome === 'tooLong') throw overQuota();
+        if (outcome !== 'complete')
+          throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
+        if (sender.epoch !== null) return this.#finish(sender);
+        const { bytes, key, etag, sizeBytes, sha256 } = await this.#lastPart(sender);
+        return versionRow(
+          await this.#postgres.one<SqlVersion>(
+            'SELECT * FROM replace_data($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)',
+            ...[session.uid, session.refreshToken, session.signOuts, file.uid, file.local, place, suffix, blob],
+            ...[createdMs, key, etag, sizeBytes, bytes, sha256, this.#kept, this.#clock.nowMs(), this.#limits],
+          ),
+        );
+      });
+    } catch (error) {
+      // The collector deletes it otherwise.
+      if (sender.epoch !== null) await this.#forget(sender).catch(() => {});
+      throw error;
+    } finally {
+      await sender.part?.remove();
+    }
+  }
+
+  async append(
+    session: Session,
+    file: FileRow,
+    version: VersionRow,
+    offset: number,
+    exchange: Exchange,
+  ): Promise<VersionRow> {
+    // ASSUMED (docs/service.md 7.5): the status. It is documented that a complete version never changes.
+    if (version.complete) throw forbidden('The data of this version can not be replaced');
+    const { epoch, room } = await this.#postgres.one<{ epoch: number; room: number }>(
+      'SELECT * FROM take_upload($1, $2, $3, $4, $5, $6, $7, $8, $9)',
+      ...[session.uid, file.uid, file.local, version.seq, offset, exchange.contentLength, this.#lease],
+      ...[this.#clock.nowMs(), this.#limits],
+    );
+    const sender = new Sender(session, file, version.seq, epoch, null);
+    if (offset > 0) sender.hash = null;
+    let isOver = false;
+    try {
+      return await this.#counted(async () => {
+        const outcome = await this.#receive(sender, room, exchange);
+        if (outcome === 'complete') {
+          const complete = await this.#finish(sender);
+          isOver = true;
+          return complete;
+        }
+        await this.#storePart(sender, true);
+        isOver = true;
+        if (outcome === 'tooLong') throw overQuota();
+        if (outcome === 'stopped' && exchange.orderedRefusal !== null) throw exchange.orderedRefusal;
+        return version;
+      });
+    } finally {
+      if (!isOver) await this.#record(sender, null, true).catch(() => {});
+      await sender.part?.remove();
+    }
+  }
+
+  async #counted<T>(action: () => Promise<T>): Promise<T> {
+    this.#underWay += 1;
+    try {
+      return await action();
+    } finally {
+      this.#underWay -= 1;
+    }
+  }
+
+  #receive(sender: Sender, roomBytes: number, exchange: Exchange): Promise<BodyOutcome> {
+    let renewedMs = this.#clock.elapsedMs();
+    return exchange.receive(async (chunks) => {
+      for (const chunk of chunks) {
+        sender.hash?.update(chunk);
+        for (let rest = chunk; rest.byteLength > 0; ) {
+          // A full part is stored when more bytes follow it: the last one is stored with the completion.
+          if (sender.part?.sizeBytes === this.#partBytes) {
+            await this.#storePart(sender, false);
+            renewedMs = this.#clock.elapsedMs();
+          }
+          sender.part ??= new PartFile(join(this.#directory, randomUUID()));
+          const taken = rest.subarray(0, this.#partBytes - sender.part.sizeBytes);
+          await sender.part.write(taken);
+          rest = rest.subarray(taken.byteLength);
+        }
+      }
+      // A slow sender keeps the version, and what it sent: another server sees the part after the lease.
+      if (sender.epoch !== null && this.#clock.elapsedMs() - renewedMs > RENEWED_AFTER_MS) {
+        await this.#storePart(sender, false);
+        renewedMs = this.#clock.elapsedMs();
+      }
+    }, roomBytes);
+  }
+
+  /** Stores what was received as a part of the version. @param isLast ends the lease */
+  async #storePart(sender: Sender, isLast: boolean): Promise<void> {
+    sender.epoch ??= (await sender.begin?.()) ?? null;
+    await this.#record(sender, await this.#put(sender), isLast);
+  }
+
+  async #record(sender: Sender, object: Stored | null, isLast: boolean): Promise<void> {
+    const { session, file, seq, epoch } = sender;
+    await this.#postgres.rows(
+      'SELECT add_part($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
+      ...[session.uid, file.uid, file.local, seq, epoch, object?.key, object?.etag, object?.sizeBytes ?? 0, isLast],
+      ...[this.#lease, this.#clock.nowMs(), this.#limits],
+    );
+  }
+
+  async #finish(sender: Sender): Promise<VersionRow> {
+    const { session, file, seq, epoch } = sender;
+    const { bytes, key, etag, sizeBytes, sha256 } = await this.#lastPart(sender);
+    return versionRow(
+      await this.#postgres.one<SqlVersion>(
+        'SELECT * FROM finish_upload($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
+        ...[session.uid, session.refreshToken, session.signOuts, file.uid, file.local, seq, epoch, key, etag],
+        ...[sizeBytes, bytes, sha256, this.#kept, this.#clock.nowMs(), this.#limits],
+      ),
+    );
+  }
+
+  /** The bytes themselves if the whole version is few bytes, else the last part as an object, if there is one. */
+  async #lastPart(sender: Sender) {
+    const sha256 = sender.hash?.digest('hex') ?? null;
+    const few = sender.hasParts || sha256 === null ? null : sender.part === null ? new Uint8Array() : sender.part.bytes;
+    const object = few === null ? await this.#put(sender) : null;
+    return {
+      bytes: few,
+      key: object?.key ?? null,
+      etag: object?.etag ?? null,
+      sizeBytes: object?.sizeBytes ?? 0,
+      sha256,
+    };
+  }
+
+  /** Null if nothing was received since the last part. */
+  async #put(sender: Sender): Promise<Stored | null> {
+    const { part } = sender;
+    if (part === null) return null;
+    const name = randomUUID().replaceAll('-', '');
+    const key = `${name.slice(0, 2)}/${name}`;
+    await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
+    try {
+      const file = await part.finish();
+      const etag = await this.#store.put(key, file, AbortSignal.timeout(PUT_MS_MAX));
+      sender.hasParts = true;
+      return { key, etag, sizeBytes: file.sizeBytes };
+    } catch (error) {
+      if (!(error instanceof StoreError && error.isPassing)) throw error;
+      throw new Refusal(503, 'The object store does not answer', { 'Retry-After': '5' }, { cause: error });
+    } finally {
+      sender.part = null;
+      await part.remove();
+    }
+  }
+
+  async #forget({ file, seq, epoch }: Sender): Promise<void> {
+    await this.#postgres.rows('SELECT forget_upload($1, $2, $3, $4)', ...[file.uid, file.local, seq, epoch]);
+  }
+}
+
+interface Stored {
+  readonly key: string;
+  readonly etag: string;
+  readonly sizeBytes: number;
+}
+
+/** One request that sends a version. */
+class Sender {
+  readonly session: Session;
+  readonly file: FileRow;
+  readonly seq: number;
+  /** Null before the version has a row. */
+  epoch: number | null;
+  /** Makes the row. */
+  readonly begin: (() => Promise<number>) | null;
+  /** What was received since the last part. */
+  part: PartFile | null = null;
+  /** Of the whole version; null if other requests sent its beginning. */
+  hash: Hash | null = createHash('sha256');
+  hasParts = false;
+
+  constructor(
+    session: Session,
+    file: FileRow,
+    seq: number,
+    epoch: number | null,
+    begin: (() => Promise<number>) | null,
+  ) {
+    this.session = session;
+    this.file = file;
+    this.seq = seq;
+    this.epoch = epoch;
+    this.begin = begin;
+  }
+}
+
+/** A part lies in a temporary file while it arrives, and is lost if the server is killed. */
+const PART_BYTES = 16 * 1024 * 1024;
+const LEASE_MS = 60_000;
+const RENEWED_AFTER_MS = 20_000;
+/** An object that takes longer could be taken for interrupted. */
+const PUT_MS_MAX = 30 * 60_000;
