@@ -11,6 +11,7 @@ import {
   removeNode,
   writeNode,
 } from '../store/node-table.ts';
+import type { ServiceTime } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -70,17 +71,19 @@ export class Discarding {
     // The deepest first: a folder is removed once it is empty.
     const deepestFirst = [...inos].sort((a, b) => depthOf(store, b) - depthOf(store, a));
     store.transact((tx) => {
+      const abandoned = new Set<Inode>();
       for (const ino of inos) {
         const intent = intents.ownedBy(ino);
-        if (intent !== undefined && (intent.content !== null || intent.action === 'trash'))
-          intents.abandon(tx, intent.id);
+        if (intent === undefined || (intent.content === null && intent.action !== 'trash')) continue;
+        intents.abandon(tx, intent.id);
+        if (intent.content !== null) abandoned.add(ino);
       }
       const dropped = new Set(inos.filter((ino) => this.#dropFile(tx, ino, forget)));
       // Names are free only after all nodes have left theirs.
       const names = new Map<Inode, string>();
       for (const ino of inos) this.#stepAside(tx, ino, names, forget);
       for (const ino of inos) if (!dropped.has(ino) && !this.#isDropped(tx, ino)) this.#revive(tx, ino, forget);
-      for (const ino of inos) this.#revertBytes(tx, ino, forget);
+      for (const ino of inos) this.#revertBytes(tx, ino, { isUnheard: abandoned.has(ino) }, forget);
       for (const ino of names.keys()) this.#goBack(tx, ino, forget);
       for (const ino of deepestFirst) this.#dropFolder(tx, ino, names.get(ino), forget);
     });
@@ -153,14 +156,16 @@ export class Discarding {
     }
   }
 
-  #revertBytes(tx: Transaction, ino: Inode, forget: TreeInvalidation[]): void {
+  /** @param upload.isUnheard its outcome is unknown: the service may have its bytes, as many as the version before, in the same second */
+  #revertBytes(tx: Transaction, ino: Inode, upload: { readonly isUnheard: boolean }, forget: TreeInvalidation[]): void {
     const node = tx.get('node', ino);
     if (!node?.local || node.remote === null || !isContentDirty(node)) return;
-    const { remote } = node;
+    const { modified } = node.remote;
+    const remote = upload.isUnheard ? { ...node.remote, modified: suspected(modified) } : node.remote;
     const nowMs = this.#deps.clock.nowMs();
-    const mtime = timespecOfMs(remote.modified?.ms ?? nowMs);
+    const mtime = timespecOfMs(modified?.ms ?? nowMs);
     const bytes = { content: remote.content, sizeBytes: remote.sizeBytes ?? 0, mtime, ctime: timespecOfMs(nowMs) };
-    writeNode(tx, node, { ...node, local: { ...node.local, ...bytes } }, nowMs);
+    writeNode(tx, node, { ...node, local: { ...node.local, ...bytes }, remote }, nowMs);
     listAnew(tx, remote.parent);
     forget.push({ kind: 'inode', ino, was: node.local });
   }
@@ -229,4 +234,9 @@ function depthOf(store: StoreWriter, ino: Inode): number {
     node = store.get('node', node.local.parent);
   }
   return depth;
+}
+
+/** The time of bytes over which an upload may have gone. Every reported time differs from that of bytes whose own was never reported. */
+function suspected(time: ServiceTime | null): ServiceTime {
+  return { ms: time === null || time.certainty === 'upper-bound' ? 0 : time.ms, certainty: 'suspect' };
 }

@@ -110,6 +110,24 @@ type History = [{ isFolder: boolean; at: number; name: number }[], Step[]];
 /** Histories that once failed: with nobody else, and with another client at work. */
 const ONCE_FAILED: Readonly<Record<'alone' | 'shared', History[]>> = {
   alone: [
+    // A discard gave up an upload that had arrived: as many bytes as those before, in the same second.
+    [
+      [],
+      [
+        { do: 'write', at: 0, name: 1 },
+        { do: 'restart', took: false },
+        { do: 'write', at: 0, name: 2 },
+        { do: 'answer', which: 0 },
+        { do: 'write', at: 0, name: 0 },
+        { do: 'write', at: 0, name: 1 },
+        { do: 'answer', which: 0 },
+        { do: 'wait', ms: 2500 },
+        { do: 'answer', which: 2 },
+        { do: 'discard', at: 2 },
+        { do: 'cut', which: 4 },
+        { do: 'discard', at: 0 },
+      ],
+    ],
     // The upload whose answer was lost had gone over to the file that was renamed over its own; then both were removed.
     [
       [
