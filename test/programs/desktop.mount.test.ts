@@ -120,9 +120,10 @@ describe.skipIf(gio !== null && windows !== null)(
       await mount.run('mkdir photos album; printf one > photos/one.txt');
       await mount.sync();
 
+      // Without the daemons of gvfs: gvfsd-trash of GLib 2.74 sometimes aborts at the end of a session, and writes into this output.
       // -noreset: without it the server begins anew whenever its last client leaves, and refuses whoever is connecting just then.
       const { code, stdout, stderr } = await inSession(
-        `xvfb-run -a -s "-screen 0 1024x768x24 -noreset" dbus-run-session -- ${SESSION} "$PWD"`,
+        `GIO_USE_VFS=local xvfb-run -a -s "-screen 0 1024x768x24 -noreset" dbus-run-session -- ${SESSION} "$PWD"`,
       );
 
       expect(stdout, stderr).toBe('copied: one\nrenamed\ndeleted\n');
