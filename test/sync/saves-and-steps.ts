@@ -825,6 +825,9 @@ export class SavesAndSteps {
       const url = service.add('file', parent ?? MODEL_ROOT, target.name, bytes);
       return `${url} = ${nameOf(text(bytes))} in the place of ${target.url}`;
     }
+    // A deletion that is sent already cannot look again.
+    if (this.#side.deletion === 'forever' && service.pending.some(({ name }) => name === `delete ${target.url}`))
+      this.#mayGo.add(text(bytes));
     service.addVersion(target.url, bytes);
     return `${target.url} = ${nameOf(text(bytes))} over ${newest === null ? 'nothing' : nameOf(text(newest))}`;
   }
