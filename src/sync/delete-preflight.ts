@@ -98,7 +98,8 @@ export class DeletePreflight {
     for (const entry of entries) {
       const ino = store.get('resource', entry.url);
       const node = ino === undefined ? undefined : store.get('node', ino);
-      if (node?.remote && known.has(node.ino)) {
+      // A creation that was acknowledged after the deletion was planned is not among the known ones, but deleted as well.
+      if (node?.remote && (known.has(node.ino) || node.local === null)) {
         if (!isChangedSince(node, entry) || (await this.#deps.isOnlyAbandoned(node.remote, signal))) continue;
       }
       onlyOurs = false;

@@ -283,6 +283,26 @@ const OTHERS_FAILED: readonly { readonly what: string; readonly kind: Kind; read
     what: 'some names stay local',
     kind: STAYING,
     histories: [
+      // A creation was acknowledged between the plan to remove its folder and the listing before it.
+      [
+        [
+          { isFolder: true, at: 0, name: 1 },
+          { isFolder: true, at: 0, name: 2 },
+          { isFolder: false, at: 10, name: 1 },
+          { isFolder: false, at: 0, name: 0 },
+          { isFolder: false, at: 17, name: 1 },
+          { isFolder: true, at: 26, name: 2 },
+          { isFolder: true, at: 21, name: 0 },
+        ],
+        [
+          { do: 'mkdir', at: 26, name: 0 },
+          { do: 'mkdir', at: 2, name: 0 },
+          { do: 'wait', ms: 90000 },
+          { do: 'rename', at: 2, to: 6, name: 2 },
+          { do: 'rename', at: 10, to: 6, name: 0 },
+          { do: 'rename', at: 11, to: 22, name: 2 },
+        ],
+      ],
       // A file was given back whose name a local-only folder had meanwhile.
       [
         [{ isFolder: false, at: 0, name: 2 }],
