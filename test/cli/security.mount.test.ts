@@ -171,15 +171,20 @@ test('nothing on the mount is ever setuid or a device', async () => {
   expect(line).not.toMatch(/\ballow_other\b/);
 });
 
-test('a mount is one process under the id of its user', () => {
+test('a mount is one process under the id of its user, and so is its announcer', () => {
   const { pid } = mount;
-  const ids = /^Uid:\s+(.+)$/m.exec(textOf(`/proc/${pid}/status`))?.[1] ?? '';
+  const idsOf = (of: string): string[] => /^Uid:\s+(.+)$/m.exec(textOf(`/proc/${of}/status`))?.[1]?.split('\t') ?? [];
+  const ours = Array(4).fill(String(process.getuid?.()));
   const children = readdirSync('/proc')
     .filter((name) => /^\d+$/.test(name))
     .filter((name) => new RegExp(`^PPid:\\s+${pid}$`, 'm').test(textOf(`/proc/${name}/status`)));
 
-  expect(ids.split('\t')).toEqual(Array(4).fill(String(process.getuid?.())));
-  expect(children).toEqual([]);
+  expect(idsOf(String(pid))).toEqual(ours);
+  for (const child of children) {
+    expect(textOf(`/proc/${child}/comm`).trim()).toBe('cfs-announcer');
+    expect(idsOf(child)).toEqual(ours);
+  }
+  expect(children.length).toBeLessThanOrEqual(1);
 });
 
 /** The last one: nobody is signed in any more after it. */

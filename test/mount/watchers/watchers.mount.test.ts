@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
 import { processLife } from '../../../src/base/process-life.ts';
 import { pathsOf } from '../../../src/config/paths.ts';
@@ -195,6 +196,13 @@ describe.skipIf(missing !== null)(`watchers of a mount${missing === null ? '' : 
     `const fs = require("fs"); process.chdir("${folder}"); fs.writeFileSync("x", "mine"); fs.unlinkSync("x"); fs.writeFileSync("new", "mine"); fs.mkdirSync("folder"); fs.rmdirSync("empty"); fs.unlinkSync("old"); fs.renameSync("from", "to"); fs.truncateSync("long", 1)`;
   const BEFORE = 'mkdir empty; printf 1 > old; printf moved > from; printf long > long; printf 1 > x';
 
+  /** The files that the program changes. Changed within two seconds, a new file counts as not arrived whole on the service. */
+  async function before(folder: string): Promise<void> {
+    await folders(folder);
+    await elsewhere(`cd ${folder}; ${BEFORE}`, folder);
+    await sleep(3_000);
+  }
+
   async function expectDone(folder: string): Promise<void> {
     const script = `cd ${folder}; ls; cat new to long`;
     const { stdout } = await mount.run(script);
@@ -207,8 +215,7 @@ describe.skipIf(missing !== null)(`watchers of a mount${missing === null ? '' : 
   /** [S-notify-3] */
   testUnless(missingPid)('a program with the process id of a killed announcer works as any other', async () => {
     onTestFailed(mount.printLogs);
-    await folders('taken');
-    await elsewhere(`cd taken; ${BEFORE}`, 'taken');
+    await before('taken');
     const helper = await announcer('taken');
     process.kill(helper, 'SIGSTOP');
     await elsewhere('rm taken/x', 'taken'); // its ticket is outstanding
@@ -224,8 +231,7 @@ describe.skipIf(missing !== null)(`watchers of a mount${missing === null ? '' : 
     'a program with the number of the announcer in another PID namespace works as any other',
     async () => {
       onTestFailed(mount.printLogs);
-      await folders('space');
-      await elsewhere(`cd space; ${BEFORE}`, 'space');
+      await before('space');
       const helper = await announcer('space');
       process.kill(helper, 'SIGSTOP');
       await elsewhere('rm space/x', 'space');
