@@ -51,6 +51,8 @@ export interface GivenUp {
 export interface UnflushedChanges {
   /** Records changes from now on, for a successor of this process. */
   recordIn(record: DraftRecord): void;
+  /** Whether they are recorded: `keep` is called only then. */
+  readonly isRecorded: boolean;
   /** Records the latest change of an open draft. @returns false if a successor would not find it */
   keep(draft: ContentId, ino: Inode, writing: WritingState): boolean;
   /** Continues with the changes of an earlier process. @returns false if they were stored or given up meanwhile */

@@ -50,6 +50,10 @@ export class OpenDrafts {
     this.#record = record;
   }
 
+  get isRecorded(): boolean {
+    return this.#record !== null;
+  }
+
   /** Records the latest change of a draft. @returns false if a successor would not find it */
   keep(id: ContentId, ino: Inode, writing: WritingState): boolean {
     if (this.#record === null) return true;

@@ -296,9 +296,10 @@ export class OpenFile {
     const now = timespecOfMs(this.#deps.clock.nowMs());
     this.#unflushed = { mtime: now, ctime: now };
     this.#writing = changedAt(this.#writing, this.#deps.clock.elapsedMs(), isEmptied);
+    const { unflushed } = this.#deps.contents;
+    if (!unflushed.isRecorded || this.#content === null) return;
     const state = stateOf(this.#writing, this.#unflushed);
-    if (this.#content !== null && !this.#deps.contents.unflushed.keep(this.#content, this.ino, state))
-      this.#deps.onUnkept?.(this);
+    if (!unflushed.keep(this.#content, this.ino, state)) this.#deps.onUnkept?.(this);
   }
 
   /** Continues with the draft that an earlier process changed. */

@@ -215,8 +215,8 @@ export class FileSystem implements FileSystemOps {
         const target = this.#tree.child(newParent, newName);
         const act = (): void => {
           this.mayWrite();
-          this.#removals.losing(parent, this.#tree.child(parent, name), false);
-          this.#removals.losing(newParent, target, mode !== 'exchange');
+          this.#removals.losing(parent, name, false);
+          this.#removals.losing(newParent, newName, mode !== 'exchange');
           const { moved, replaced } = this.#tree.rename(parent, name, newParent, newName, mode);
           this.#removals.left(parent, moved, name);
           if (target !== undefined) this.#removals.left(newParent, target, newName);
@@ -448,7 +448,7 @@ export class FileSystem implements FileSystemOps {
 
   #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {
     this.mayWrite();
-    this.#removals.losing(parent, this.#tree.child(parent, name), true);
+    this.#removals.losing(parent, name, true);
     const { removed } = this.#tree.remove(parent, name, what);
     this.#removals.left(parent, removed, name);
     this.#removals.lost(removed);

@@ -24,6 +24,11 @@ export class Handles {
     this.#next = record.firstHandle;
   }
 
+  /** Whether a successor of this process may follow. */
+  get isRecorded(): boolean {
+    return this.#record !== null;
+  }
+
   add(handle: Handle): HandleId {
     const id = this.#next++ as HandleId;
     this.restore(id, handle);

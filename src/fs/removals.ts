@@ -1,5 +1,6 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { NodeRecord } from '../store/tables.ts';
+import type { Tree } from '../tree/tree.ts';
 import type { Handles } from './handles.ts';
 import type { KernelCache } from './kernel-cache.ts';
 import type { NodeView } from './node-view.ts';
@@ -9,20 +10,24 @@ import type { NodeView } from './node-view.ts';
  * before it is made, because a successor of this process must know of it.
  */
 export class Removals {
+  readonly #tree: Tree;
   readonly #handles: Handles;
   readonly #view: NodeView;
   readonly #cache: KernelCache;
 
-  constructor(deps: { handles: Handles; view: NodeView; cache: KernelCache }) {
+  constructor(deps: { tree: Tree; handles: Handles; view: NodeView; cache: KernelCache }) {
+    this.#tree = deps.tree;
     this.#handles = deps.handles;
     this.#view = deps.view;
     this.#cache = deps.cache;
   }
 
-  /** `node` is about to lose its name in `folder`; `isLast`: and gets no other one. */
-  losing(folder: Inode, node: NodeRecord | undefined, isLast: boolean): void {
-    if (node?.local == null) return;
-    this.#handles.leaving(folder, node.ino, node.local.name);
+  /** The entry is about to lose `name` in `folder`; `isLast`: and gets no other one. */
+  losing(folder: Inode, name: string, isLast: boolean): void {
+    if (!this.#handles.isRecorded) return;
+    const node = this.#tree.child(folder, name);
+    if (node === undefined) return;
+    this.#handles.leaving(folder, node.ino, name);
     if (isLast) this.#view.losing(node);
   }
 

@@ -99,6 +99,8 @@ export function fileHandlers(service: Service): HandlerTable {
         const file = await repository.file(caller, endpoint.id, 'write');
         const row = await histories.version(file, endpoint.version);
         const offset = uploadOffset(exchange.request.headers);
+        // ASSUMED (docs/service.md 7.5): the status. It is documented that a complete version never changes.
+        if (row.complete) throw forbidden('The data of this version can not be replaced');
         const outcome = await uploads.append(session, file, row, offset, exchange);
         await exchange.sendXml(200, encodeFileVersion(await versionDocument(outcome)));
       },

@@ -7,7 +7,7 @@ import type { Blobs } from './blobs.ts';
 import type { Database } from './database.ts';
 import type { BodyOutcome, Exchange } from './exchange.ts';
 import type { Histories } from './histories.ts';
-import { forbidden, notFound, overQuota, Refusal } from './refusal.ts';
+import { notFound, overQuota, Refusal } from './refusal.ts';
 import type { Repository } from './repository.ts';
 import type { FileRow, VersionRow } from './rows.ts';
 import type { Sealer } from './sealer.ts';
@@ -89,8 +89,8 @@ export class Uploads {
   }
 
   /**
-   * Continues a version at `offset`. It is complete if the request body ended as announced.
-   * @throws Refusal 404 if it was deleted meanwhile, 403 for a complete version, 416 if it holds another number of
+   * Continues an incomplete version at `offset`. It is complete if the request body ended as announced.
+   * @throws Refusal 404 if it was deleted meanwhile, 416 if it holds another number of
    * bytes, 413, 507; bytes received before are kept
    */
   async append(
@@ -100,8 +100,6 @@ export class Uploads {
     offset: number,
     exchange: Exchange,
   ): Promise<VersionRow> {
-    // ASSUMED (docs/service.md 7.5): the status. It is documented that a complete version never changes.
-    if (version.complete) throw forbidden('The data of this version can not be replaced');
     const key = keyOf(version);
     if (this.#underWay.has(key)) throw wrongOffset(await this.storedBytes(version));
     this.#underWay.set(key, null);

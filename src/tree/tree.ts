@@ -304,7 +304,7 @@ export class Tree {
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
       return node;
     }, 'freeing');
-    if (!isInTrash(this.#store, parent)) this.#ownershipTransfer.vacate(removed, 'unlinked', nowMs);
+    this.#ownershipTransfer.vacate(removed, 'unlinked', nowMs);
     this.#tellLocal(removed.ino, 'removed');
     return { removed };
   }

@@ -53,7 +53,7 @@ export class MemoryContents implements Contents {
   }
 
   get unflushed(): UnflushedChanges {
-    return { recordIn: () => {}, keep: () => true, resume: () => false };
+    return { recordIn: () => {}, isRecorded: false, keep: () => true, resume: () => false };
   }
 
   sizeOf(id: ContentId): number {

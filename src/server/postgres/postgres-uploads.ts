@@ -6,7 +6,7 @@ import type { BodyOutcome, Exchange } from '../exchange.ts';
 import type { HoldingLimits } from '../holdings.ts';
 import { type ObjectStore, StoreError } from '../object-store.ts';
 import { randomSuffix } from '../random-suffix.ts';
-import { forbidden, overQuota, Refusal } from '../refusal.ts';
+import { overQuota, Refusal } from '../refusal.ts';
 import type { FileRow, VersionRow } from '../rows.ts';
 import type { UploadRules } from '../rules.ts';
 import { PartFile } from './part-file.ts';
@@ -132,8 +132,6 @@ export class PostgresUploads implements UploadRules {
     offset: number,
     exchange: Exchange,
   ): Promise<VersionRow> {
-    // ASSUMED (docs/service.md 7.5): the status. It is documented that a complete version never changes.
-    if (version.complete) throw forbidden('The data of this version can not be replaced');
     const { epoch, room } = await this.#postgres.one<{ epoch: number; room: number }>(
       'SELECT * FROM take_upload($1, $2, $3, $4, $5, $6, $7, $8, $9)',
       ...[session.uid, file.uid, file.local, version.seq, offset, exchange.contentLength, this.#lease],

@@ -1,9 +1,8 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect } from 'vitest';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
+import { PortClaim } from '../../harness/port-claim.ts';
 import { titled } from '../../harness/requirement.ts';
 import { miscounts } from './miscounts.ts';
 import { missingPostgres, PostgresServer } from './postgres-server.ts';
@@ -17,6 +16,12 @@ describe.skipIf(missing !== null)(titled('over PostgreSQL', missing), () => {
   let postgres: PostgresServer;
   /** By data directory: a restart finds its rows and its origin again. */
   const databases = new Map<string, { readonly url: string; origin?: string }>();
+  const claims: PortClaim[] = [];
+  const claimedPort = async (): Promise<number> => {
+    const claim = await PortClaim.make();
+    claims.push(claim);
+    return claim.port;
+  };
 
   beforeAll(async () => {
     postgres = await PostgresServer.start();
@@ -26,7 +31,7 @@ describe.skipIf(missing !== null)(titled('over PostgreSQL', missing), () => {
       databases.set(dataDirectory, known);
       const database = { url: known.url, partBytes: 64 * 1024, deletedAfterMs: 0 };
       const objects = new DirectoryStore(join(dataDirectory, 'objects'));
-      const port = known.origin === undefined ? await freePort() : Number(new URL(known.origin).port);
+      const port = known.origin === undefined ? await claimedPort() : Number(new URL(known.origin).port);
       known.origin ??= options.publicOrigin ?? `http://127.0.0.1:${port}`;
       const listen = { port, ...options.listen };
       return open.call(ReferenceServer, { objects, publicOrigin: known.origin, ...options, listen, database });
@@ -35,6 +40,7 @@ describe.skipIf(missing !== null)(titled('over PostgreSQL', missing), () => {
 
   afterAll(async () => {
     ReferenceServer.open = open;
+    await Promise.all(claims.map((claim) => claim.release()));
     // After everything that the suite did, with all its interruptions.
     const faults = await Promise.all([...databases.values()].map(({ url }) => miscounts(url)));
     await postgres.close();
@@ -52,11 +58,3 @@ describe.skipIf(missing !== null)(titled('over PostgreSQL', missing), () => {
   describe('holdings', async () => void (await import('../holdings.test.ts?postgres' as string)));
   describe('upload order', async () => void (await import('../upload-order.test.ts?postgres' as string)));
 });
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
-}
