@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { release, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -169,10 +170,15 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     onTestFailed(() => mount.printLogs());
     await mount.run('seq 1 5000 > deleted; printf before > replaced; printf new > other; mkdir removed');
     const program = await SyscallProcess.start(mount.directory);
-    const within = spawn('bash', ['-c', `cd ${mount.directory}/removed; read -r _; ls -la | wc -l; stat -c %h .`], {
-      ...{ cwd: '/', stdio: ['pipe', 'pipe', 'inherit'] },
-    });
+    const within = spawn(
+      'bash',
+      ['-c', `cd ${mount.directory}/removed && echo inside && read -r _; ls -la | wc -l; stat -c %h .`],
+      {
+        ...{ cwd: '/', stdio: ['pipe', 'pipe', 'inherit'] },
+      },
+    );
     let output = '';
+    const isInside = once(within.stdout, 'data');
     within.stdout.on('data', (data) => {
       output += data;
     });
@@ -182,6 +188,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
       const nameless = await program.open('.', O_RDWR | O_TMPFILE);
       await program.write(writer, 6, Buffer.from(' one'));
       await program.write(nameless, 0, Buffer.from('nameless'));
+      await isInside;
       await mount.run('rm deleted; mv other replaced; rmdir removed');
       await program.write(writer, 10, Buffer.from(' two'));
       await mount.killAndContinue();
@@ -199,7 +206,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     } finally {
       await program.dispose();
     }
-    expect(output).toBe('1\n0\n');
+    expect(output).toBe('inside\n1\n0\n');
     expect((await mount.run('cat replaced named; ls')).stdout).toMatch(/^newnameless/);
     expect((await mount.run('ls')).stdout).not.toContain('deleted');
   });
