@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { constants, createReadStream } from 'node:fs';
 import { copyFile, mkdir, open, readFile, rename, stat, unlink, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -58,7 +59,8 @@ export class DirectoryStore implements ObjectStore {
 
   async writeText(key: string, text: string): Promise<void> {
     const path = await this.#newPath(key);
-    const partial = `${path}.partial`;
+    // Servers that start together write the same text.
+    const partial = `${path}.${randomUUID()}.partial`;
     await this.#stored(async () => {
       await writeFile(partial, text, { mode: 0o600 });
       await this.#place(partial, path);
