@@ -7,12 +7,15 @@ import type { CommandContext } from '../command-context.ts';
 import type { Invocation } from '../invocation.ts';
 import { terminalPrompt } from '../prompt.ts';
 import { secretFromEnvironment } from '../secret-input.ts';
+import { databaseUrl } from './database-url.ts';
 
-/** Opens the data, whether or not a server runs on them, and closes them again. */
+/** Opens the data, whether or not a server runs on them, and closes them again. @param database null: the data directory */
 export async function withAdministration(
   dataDirectory: string,
+  database: string | null,
   run: (deps: Pick<AdministerDeps, 'administration' | 'origin'>) => Promise<void>,
 ): Promise<void> {
+  if (database !== null) return withDatabase(databaseUrl(database), run);
   const data = await openAdministration({ dataDirectory });
   try {
     await run({
@@ -22,6 +25,20 @@ export async function withAdministration(
     });
   } finally {
     await data.close();
+  }
+}
+
+/** The client of the database is loaded only if there is one. */
+async function withDatabase(
+  url: string,
+  run: (deps: Pick<AdministerDeps, 'administration' | 'origin'>) => Promise<void>,
+): Promise<void> {
+  const { openPostgresAdministration } = await import('../../server/postgres/postgres-back-end.ts');
+  const { close, ...data } = await openPostgresAdministration(url);
+  try {
+    await run(data);
+  } finally {
+    await close();
   }
 }
 

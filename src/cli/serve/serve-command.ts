@@ -1,4 +1,5 @@
 import { readFileSync, writeSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { systemClock } from '../../base/clock.ts';
 import { UsageError } from '../../base/errors.ts';
 import { createLogger, silentLogger } from '../../base/log.ts';
@@ -15,6 +16,7 @@ import { isSharpInstalled, pictureCommand } from '../../server/picture-library.t
 import { ReferenceServer } from '../../server/reference-server.ts';
 import type { ReferenceServerOptions } from '../../server/server-options.ts';
 import type { Invocation } from '../invocation.ts';
+import { databaseUrl } from './database-url.ts';
 
 /** The flags of `cfs serve`; null: not given. */
 export interface ServeFlags {
@@ -35,6 +37,7 @@ export interface ServeFlags {
   readonly trustedProxy: string | null;
   readonly adminListen: string | null;
   readonly objects: string | null;
+  readonly database: string | null;
   readonly acceptAnyKeys: boolean;
   readonly faultFile: string | null;
   readonly latencyMs: number;
@@ -63,6 +66,7 @@ export function serveFlags(given: Invocation): ServeFlags {
     trustedProxy: given.text('--trusted-proxy'),
     adminListen: given.text('--admin-listen'),
     objects: given.text('--objects'),
+    database: given.text('--database'),
     acceptAnyKeys: given.has('--accept-any-keys'),
     faultFile: given.text('--fault-file'),
     latencyMs: given.duration('--latency') ?? 0,
@@ -80,7 +84,10 @@ interface Printer {
 /** Runs until SIGTERM or SIGINT; a second one does not wait for running requests. */
 export async function runServer(dataDirectory: string, flags: ServeFlags, context: Printer): Promise<number> {
   const options = optionsOf(dataDirectory, flags);
-  const server = await ReferenceServer.open({ ...options, objects: await openObjects(flags.objects) });
+  const server = await ReferenceServer.open({
+    ...options,
+    objects: await openObjects(flags.objects, flags.database !== null),
+  });
   const stopped = new Promise<void>((resolve, reject) => {
     let signals = 0;
     const stop = (): void => {
@@ -123,11 +130,28 @@ function orderAgain(server: ReferenceServer, faultFile: string, context: Printer
   }
 }
 
-/** The client of the object store is loaded only if there is one. @throws UsageError */
-async function openObjects(location: string | null): Promise<ObjectStore | null> {
+/**
+ * The client of the object store is loaded only if there is one. @param isShared whether the store is the only place of
+ * data, so that it may be a directory
+ * @throws UsageError
+ */
+async function openObjects(location: string | null, isShared = false): Promise<ObjectStore | null> {
   if (location === null) return null;
+  if (location.startsWith('file:')) {
+    if (!isShared) throw new UsageError('--objects: a directory is for --database; other data are on the disk anyway');
+    const { DirectoryStore } = await import('../../server/directory-store.ts');
+    return new DirectoryStore(directoryOf(location));
+  }
   const { openS3 } = await import('../../server/s3/open-s3.ts');
   return openS3(location, process.env, systemClock);
+}
+
+function directoryOf(location: string): string {
+  try {
+    return fileURLToPath(location);
+  } catch (error) {
+    throw new UsageError(`--objects: "${visible(location)}" is not file:///directory`, 2, { cause: error });
+  }
 }
 
 /** Verifies every blob. @returns the exit code: `store` where anything is damaged */
@@ -169,6 +193,7 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
     ...(tlsCert === null || tlsKey === null
       ? {}
       : { tls: { certificate: textOf(tlsCert, '--tls-cert'), key: textOf(tlsKey, '--tls-key') } }),
+    ...(flags.database === null ? {} : { database: { url: databaseUrl(flags.database) } }),
     insecure: flags.insecure,
     ...(flags.publicOrigin === null ? {} : { publicOrigin: publicOriginOf(flags.publicOrigin) }),
     accessTokenMs: flags.tokenLifeMs,

@@ -8,6 +8,12 @@ const DATA: FlagRow = {
   completion: 'directory',
 };
 
+const DATABASE: FlagRow = {
+  flag: '--database',
+  placeholder: '<url>',
+  help: 'the database of several servers: postgres://user@host/name; password: PGPASSWORD or PGPASSFILE',
+};
+
 /** `cfs serve` and its administration: part of the command table. */
 export const SERVE_COMMANDS = [
   {
@@ -16,6 +22,7 @@ export const SERVE_COMMANDS = [
     args: [],
     flags: [
       DATA,
+      DATABASE,
       {
         flag: '--listen',
         placeholder: '<host:port>',
@@ -66,7 +73,7 @@ export const SERVE_COMMANDS = [
       {
         flag: '--objects',
         placeholder: '<url>',
-        help: 'move the data of files to this bucket: s3://bucket?endpoint=https://host (docs/hosting.md)',
+        help: 'move the data of files to this bucket: s3://bucket?endpoint=https://host (docs/hosting.md); with --database also file:///directory',
       },
       toggle('--accept-any-keys', 'accept any application, for clients with built-in keys'),
       {
@@ -98,6 +105,7 @@ export const SERVE_COMMANDS = [
     args: [argument('email', 'the email address of the account', null)],
     flags: [
       DATA,
+      DATABASE,
       toggle('--password-stdin', 'read the password from standard input'),
       { flag: '--nickname', placeholder: '<name>', help: 'the display name' },
       { flag: '--quota', placeholder: '<bytes>', help: 'storage quota of the account' },
@@ -108,77 +116,77 @@ export const SERVE_COMMANDS = [
     name: 'serve user list',
     summary: 'list accounts: id, address, usage and keys',
     args: [],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve user quota',
     summary: 'set the storage quota of an account',
     args: [argument('email', 'the account', null), argument('bytes', 'the quota, such as 20GiB', null)],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve user password',
     summary: 'change a password and sign the account out everywhere; asks for it unless CFS_PASSWORD is set',
     args: [argument('email', 'the account', null)],
-    flags: [DATA, toggle('--password-stdin', 'read the password from standard input')],
+    flags: [DATA, DATABASE, toggle('--password-stdin', 'read the password from standard input')],
     isAdministration: true,
   },
   {
     name: 'serve user remove',
     summary: 'remove an account with all its files and versions',
     args: [argument('email', 'the account', null)],
-    flags: [DATA, toggle('--yes', 'confirm that its data are deleted permanently')],
+    flags: [DATA, DATABASE, toggle('--yes', 'confirm that its data are deleted permanently')],
     isAdministration: true,
   },
   {
     name: 'serve user revoke-tokens',
     summary: 'sign an account out everywhere',
     args: [argument('email', 'the account', null)],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve key add',
     summary: 'create a key pair (at most ten per account)',
     args: [argument('email', 'the account', null)],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve key revoke',
     summary: 'revoke a key pair',
     args: [argument('id', 'the access key ID', null)],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve application add',
     summary: 'register an application',
     args: [argument('name', 'its name', null)],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve application list',
     summary: 'list applications',
     args: [],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve application disable',
     summary: 'stop issuing tokens to an application',
     args: [argument('id', 'the application ID', null)],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
     name: 'serve application enable',
     summary: 'issue tokens to an application again',
     args: [argument('id', 'the application ID', null)],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
   {
@@ -189,7 +197,7 @@ export const SERVE_COMMANDS = [
       argument('folder', 'the last part of its URL', null),
       argument('receiver', 'the account that gets access', null),
     ],
-    flags: [DATA, toggle('--write', 'allow changes too')],
+    flags: [DATA, DATABASE, toggle('--write', 'allow changes too')],
     isAdministration: true,
   },
   {
@@ -200,7 +208,7 @@ export const SERVE_COMMANDS = [
       argument('folder', 'the last part of its URL', null),
       argument('receiver', 'the account that loses access', null),
     ],
-    flags: [DATA],
+    flags: [DATA, DATABASE],
     isAdministration: true,
   },
 ] as const satisfies readonly CommandRow[];

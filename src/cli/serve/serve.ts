@@ -14,6 +14,8 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
   serve: async (given, context) => {
     const { runServer, checkData, serveFlags } = await import('./serve-command.ts');
     const directory = dataDirectory(given, context);
+    if (given.has('--check') && given.text('--database') !== null)
+      throw new UsageError('--check reads the data of one machine: it does not work with --database');
     return given.has('--check')
       ? checkData(directory, given.text('--objects'), context)
       : runServer(directory, serveFlags(given), context);
@@ -86,7 +88,9 @@ function administer(run: (deps: AdministerDeps) => Promise<void> | void): Comman
     for (const word of given.command.args)
       if (visible(word) !== word) throw new UsageError(`${visible(word)}: names must not contain control characters`);
     const { withAdministration } = await import('./serve-administration.ts');
-    await withAdministration(dataDirectory(given, context), async (deps) => run({ ...deps, given, context }));
+    await withAdministration(dataDirectory(given, context), given.text('--database'), async (deps) =>
+      run({ ...deps, given, context }),
+    );
     return exitCode('ok');
   };
 }

@@ -9,6 +9,7 @@ import type { BackEnd } from '../back-end.ts';
 import { HOLDING_LIMITS } from '../holdings.ts';
 import { PAGE_MAX, UPLOAD_KEPT_MS } from '../local-back-end.ts';
 import { type ObjectStore, StoreError } from '../object-store.ts';
+import type { AdministrationRules } from '../rules.ts';
 import { metric, one } from '../server-metrics.ts';
 import type { ReferenceServerOptions, SharedDatabaseOptions } from '../server-options.ts';
 import { Postgres } from './postgres.ts';
@@ -164,4 +165,30 @@ async function incomingDirectory(dataDirectory: string): Promise<string> {
     if (found !== null && found.mtimeMs < systemClock.nowMs() - LEFT_AFTER_MS) await unlink(path).catch(() => {});
   }
   return directory;
+}
+
+/** Administration of the accounts in a database, with or without running servers. Must be closed. */
+export async function openPostgresAdministration(url: string): Promise<{
+  readonly administration: AdministrationRules;
+  /** @throws UsageError before the first start of a server */
+  readonly origin: () => Promise<string>;
+  readonly close: () => Promise<void>;
+}> {
+  const postgres = await Postgres.open(url, { connectionsMax: 1 });
+  try {
+    await postgres.migrate();
+  } catch (error) {
+    await postgres.close();
+    throw error;
+  }
+  return {
+    administration: new PostgresAdministration({ postgres, clock: systemClock }),
+    origin: async () => {
+      const row = await postgres.row<{ origin: string }>('SELECT origin FROM installation');
+      if (row === undefined)
+        throw new UsageError('start a server first: its --public-origin is the address for clients');
+      return row.origin;
+    },
+    close: () => postgres.close(),
+  };
 }

@@ -68,7 +68,7 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
   });
 
   const newFile = async (): Promise<string> =>
-    pathOf(await next().createFile(`/folder/:sc:${user.uid}:2`, `file ${(turn += 1)}`));
+    pathOf(await next().createFile(`/folder/:sc:${user.uid}:2`, `file ${turn}`));
   const newVersion = async (file: string): Promise<string> =>
     pathOf((await next().send('POST', `${file}/version`)).headers.location as string);
   const storedSize = async (version: string): Promise<number> =>
