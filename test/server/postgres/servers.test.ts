@@ -47,10 +47,13 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
   }, 60_000);
 
   afterAll(async () => {
-    await Promise.all(servers.map((server) => server.close()));
-    expect(await miscounts(url)).toEqual([]);
-    await postgres.close();
-    rmSync(directory, { recursive: true });
+    try {
+      await Promise.all(servers.map((server) => server.close()));
+      expect(await miscounts(url)).toEqual([]);
+    } finally {
+      await postgres.close();
+      rmSync(directory, { recursive: true });
+    }
   });
 
   const pathOf = (location: string): string => new URL(location).pathname;

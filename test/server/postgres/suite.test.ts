@@ -42,8 +42,8 @@ describe.skipIf(missing !== null)(titled('over PostgreSQL', missing), () => {
     ReferenceServer.open = open;
     await Promise.all(claims.map((claim) => claim.release()));
     // After everything that the suite did, with all its interruptions.
-    const faults = await Promise.all([...databases.values()].map(({ url }) => miscounts(url)));
-    await postgres.close();
+    const counting = Promise.all([...databases.values()].map(({ url }) => miscounts(url)));
+    const faults = await counting.finally(() => postgres.close());
     expect(databases.size).toBeGreaterThan(20);
     expect(faults.flat()).toEqual([]);
   }, 60_000);
