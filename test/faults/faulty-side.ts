@@ -1,7 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { type MockInstance, vi } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
 import { SignInError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
+import type { ServiceHealth } from '../../src/base/service-health.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
 import { RequestRetry } from '../../src/content/request-retry.ts';
 import { CloudAttributes } from '../../src/fs/cloud-attributes.ts';
@@ -47,6 +49,8 @@ export class FaultySide {
   readonly side: FileSystemSide;
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
+  /** The requests without an answer: the pause after one takes ten milliseconds, which a look at `health` can miss. */
+  readonly #unanswered: MockInstance<ServiceHealth['unanswered']>;
 
   private constructor(parts: {
     service: HttpService;
@@ -58,6 +62,7 @@ export class FaultySide {
     this.side = parts.side;
     this.sync = parts.sync;
     this.mount = new InProcessMount(parts.mounted);
+    this.#unanswered = vi.spyOn(this.side.health, 'unanswered');
   }
 
   static async build(options: SideOptions): Promise<FaultySide> {
@@ -151,10 +156,10 @@ export class FaultySide {
     const begunMs = systemClock.elapsedMs();
     for (;;) {
       const { pending, pushing, parked, postponed } = this.sync.status();
-      const { failure } = this.side.health;
-      if (pending === 0 && pushing === 0) return 'done';
+      const failure = this.#unanswered.mock.lastCall?.[0];
       if (failure instanceof SignInError) return 'sign in';
-      if (failure !== null) return 'offline';
+      if (failure !== undefined) return 'offline';
+      if (pending === 0 && pushing === 0) return 'done';
       if (parked.length > 0) return `parked: ${parked[0]?.reason}`;
       if (postponed > 1) return 'tries again';
       if (systemClock.elapsedMs() - begunMs > CONVERGE_MS_MAX) return `stuck: ${JSON.stringify(this.sync.status())}`;
