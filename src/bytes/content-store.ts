@@ -186,9 +186,8 @@ export class ContentStore implements Contents {
     const id = tx.nextId('content') as ContentId;
     const under = base !== null && base.sizeBytes > 0 ? base.content : null;
     const sizeBytes = base?.sizeBytes ?? 0;
-    const resource = base === null ? null : (tx.get('content', base.content)?.resource ?? null);
     const record: ContentRecord = {
-      ...{ ...EMPTY, kind: 'draft', sealed: false, sizeBytes, resource },
+      ...{ ...EMPTY, kind: 'draft', sealed: false, sizeBytes },
       base: under,
       baseBytes: sizeBytes,
     };

@@ -103,7 +103,7 @@ export interface ContentRecord {
   readonly sizeBytes: number;
   /** Set for versions; null for drafts. */
   readonly version: VersionUrl | null;
-  /** File that the version belongs to (for fetching); null for drafts of files that do not exist on the service. */
+  /** File that the version belongs to (for fetching). A draft has one if the service holds it as the file's first version without a known URL. */
   readonly resource: ResourceUrl | null;
   readonly where: 'none' | 'inline' | 'file';
   /** What lies under the own extents, and how many of its bytes are visible; beyond are zeros. Null: zeros. */

@@ -4,7 +4,7 @@ import type { ContentId, Inode, IntentId, ResourceUrl, VersionUrl } from '../bas
 import { layersOf } from '../bytes/content-layers.ts';
 import type { Intent } from '../store/intents.ts';
 import { writeNode } from '../store/node-table.ts';
-import { boundOf, reportedTime } from '../store/service-time.ts';
+import { boundOf, mayBeTimeOf, reportedTime } from '../store/service-time.ts';
 import type { RemoteFacet } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
 import { isOnlyAbandonedSince, knownOf, ownAmong } from './conflict.ts';
@@ -42,6 +42,8 @@ import type { OnSameBytes } from './unchanged-draft.ts';
  * | SIGKILL in the plain PUT | the same, and the file is read twice: the data may still be in transit |
  * | a file of the draft's layers was moved meanwhile | the progress is read, the rest is sent from its new place |
  * | parked (refused, too large, damaged, base lost), and the file holds other bytes by now | the upload is abandoned; the new bytes are the next version |
+ * | the plain PUT acknowledged, and another client saved over it before a listing | the history has our bytes first: theirs is adopted |
+ * | the plain PUT acknowledged, and the service lost the bytes | a version of its own is created |
  * | the plain PUT of other bytes is not acknowledged | a version of its own is created: the length of the file proves nothing |
  * | the draft changed meanwhile | the frozen draft is finished; the changes are the next version |
  * | the upload abandoned by a person (`cfs discard`) or a deletion, and complete on the service | its version gets no conflicted copy, and is deleted with the file |
@@ -211,6 +213,15 @@ export class UploadSession {
     for (let attempt = 1; attempt <= VERSIONS_MAX; attempt++) {
       const known = intents.get(id)?.version ?? null;
       if (known === null && this.#isUnwanted(id, file)) return;
+      if (known === null && this.#isSentAgain(upload)) {
+        const sent = await this.#history(file, signal);
+        const arrived = this.#firstIn(sent, upload);
+        if (arrived !== null) {
+          const intent = intents.get(id);
+          if (intent !== undefined) this.#acknowledgement.ofVersion(intent, file, content, arrived, sent);
+          return;
+        }
+      }
       const version = known ?? (await this.#createVersion(upload, signal));
       const sent = await this.#sendAll(upload, version, known === null, signal);
       if (sent === 'unwanted') return;
@@ -228,6 +239,22 @@ export class UploadSession {
       'refused',
       `${VERSIONS_MAX} versions in a row disappeared or are not ${sizeBytes} bytes long`,
     );
+  }
+
+  /** Whether these bytes were acknowledged as the file's first ones, and a listing showed others of the same seconds (`isNotArrived`). */
+  #isSentAgain({ file, content }: Upload): boolean {
+    const remote = ownerOf(this.#deps.store, file)?.remote;
+    const record = this.#deps.contents.record(content);
+    return remote?.content === null && record?.kind === 'draft' && record.resource === file && record.base === null;
+  }
+
+  /** Our version, if a file that we created has it as its first: then another client saved over it. */
+  #firstIn(history: readonly RemoteVersion[], { file, content }: Upload): VersionUrl | null {
+    const { store, contents } = this.#deps;
+    const first = history.findLast(({ complete }) => complete);
+    const bound = ownerOf(store, file)?.remote?.modified ?? null;
+    const isOurs = first?.sizeBytes === contents.sizeOf(content) && mayBeTimeOf(bound, first.lastModifiedMs);
+    return isOurs ? first.url : null;
   }
 
   async #createVersion({ id, file }: Upload, signal: AbortSignal): Promise<VersionUrl> {

@@ -151,6 +151,38 @@ test('a save after an unacknowledged first PUT is sent, even if it has the same 
   ).toBe('BBBB');
 });
 
+describe('a file that was created here, and saved elsewhere before any listing', () => {
+  test('gets no conflicted copy: its own bytes are in the history', async () => {
+    const { service, mount, side } = world;
+    answerAll();
+    await mount.writeFile('file', Buffer.from('ours'));
+    await world.converge();
+    service.addVersion(fileOf(), Buffer.from('theirs, saved over ours'));
+    await side.freshness.refresh();
+    await world.converge();
+
+    expect([...service.tree()]).toEqual([['/file', 'theirs, saved over ours']]);
+    expect((await mount.readFile('file')).toString()).toBe('theirs, saved over ours');
+    expect(service.childrenOf(MODEL_ROOT)[0]?.versions.map(({ bytes }) => bytes.toString())).toEqual([
+      'theirs, saved over ours',
+      'ours',
+    ]);
+  });
+
+  test('is sent again if the service has lost its bytes', async () => {
+    const { service, mount, side } = world;
+    answerAll();
+    await mount.writeFile('file', Buffer.from('ours'));
+    await world.converge();
+    service.childrenOf(MODEL_ROOT)[0]?.versions.splice(0);
+    service.addVersion(fileOf(), Buffer.from('ou'));
+    await side.freshness.refresh();
+    await world.converge();
+
+    expect(shown()).toContain('ours');
+  });
+});
+
 test.each([
   ['nobody else', ['theirs']],
   ['a third one', ['a third one', 'theirs']],
