@@ -28,7 +28,8 @@ interface Waiting {
  */
 export class ConnectionPool {
   readonly #options: PoolOptions;
-  readonly #line = new Set<Waiting>();
+  /** No Set: it keeps what went through it alive until a full garbage collection (its outgrown tables are chained to the next one). */
+  readonly #line: Waiting[] = [];
   readonly #places: Place[] = [];
   /** Most recently used at the end: its connection is most likely still open. */
   readonly #free: Place[] = [];
@@ -49,15 +50,17 @@ export class ConnectionPool {
       return;
     }
     const waiting = { options, exchange };
-    this.#line.add(waiting);
-    exchange.waitsWith(() => this.#line.delete(waiting));
+    this.#line.push(waiting);
+    exchange.waitsWith(() => {
+      const at = this.#line.indexOf(waiting);
+      if (at >= 0) this.#line.splice(at, 1);
+    });
   }
 
   /** Ends all exchanges with `reason`, those under way too. */
   async destroy(reason: Error): Promise<void> {
     this.#destroyed = reason;
-    for (const { exchange } of this.#line) exchange.onResponseError(null, reason);
-    this.#line.clear();
+    for (const { exchange } of this.#line.splice(0)) exchange.onResponseError(null, reason);
     await Promise.all(this.#places.map((place) => place.destroy(reason)));
   }
 
@@ -70,12 +73,9 @@ export class ConnectionPool {
 
   #freed(place: Place): void {
     if (this.#destroyed !== null) return;
-    const [next] = this.#line;
+    const next = this.#line.shift();
     if (next === undefined) this.#free.push(place);
-    else {
-      this.#line.delete(next);
-      place.run(next);
-    }
+    else place.run(next);
   }
 }
 
