@@ -55,6 +55,10 @@ export const LISTS = {
     // The trash of a desktop, for `gio`.
     { name: 'gvfs', file: '/usr/lib/*/gio/modules/libgvfsdbus.so' },
     { name: 'libglib2.0-bin', program: 'gio' },
+    // Notices, and the services of a desktop in their tests.
+    { name: 'dbus-bin', program: 'dbus-send' },
+    { name: 'libnotify-bin', program: 'notify-send' },
+    { name: 'python3-gi', file: '/usr/lib/python3/dist-packages/gi/__init__.py' },
     { name: 'pcmanfm', program: 'pcmanfm' },
     // A database for tests of the server's rules: it is started by them, and its service stays stopped.
     { name: 'postgresql', file: '/usr/lib/postgresql/*/bin/initdb' },

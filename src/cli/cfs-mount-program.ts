@@ -5,7 +5,7 @@ import { readDashOOptions } from '../mount/dash-o-options.ts';
 import { addRow, newCommand } from './command-line.ts';
 import { CFS_MOUNT } from './command-table.ts';
 import { Invocation } from './invocation.ts';
-import { mountOptions } from './option-flags.ts';
+import { flagsOfCommandLine, loadedOptions } from './option-flags.ts';
 
 export interface MountContext {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -25,15 +25,16 @@ export function cfsMountProgram(context: MountContext, ended: (code: number) => 
     const [source, directory] = second === undefined ? [null, first] : [first, second];
     const paths = pathsOf(context.env);
     const words = readDashOOptions(given.texts('-o'));
-    const options = mountOptions(program, context.env, paths, words);
+    const loaded = loadedOptions(program, context.env, paths, words);
     const { mountCommand } = await import('./launch/mount-command.ts');
     const flags = {
       directory,
       account: given.text('--account') ?? accountOf(source),
       foreground: given.has('--foreground'),
       words: words.mount,
+      flags: flagsOfCommandLine(loaded),
     };
-    ended(await mountCommand({ ...context, paths, options }, flags));
+    ended(await mountCommand({ ...context, paths, options: loaded.options }, flags));
   });
 }
 

@@ -1,6 +1,6 @@
 import { type Command, Option } from 'commander';
 import { type LoadedOptions, loadOptions } from '../config/load.ts';
-import { envNameOf, type OptionKey, type Options, optionRows } from '../config/options.ts';
+import { envNameOf, OPTIONS, type OptionKey, type Options, optionRows } from '../config/options.ts';
 import type { Paths } from '../config/paths.ts';
 import type { DashOGiven } from '../mount/dash-o-options.ts';
 import { exitCode } from '../mount/exit-codes.ts';
@@ -41,6 +41,23 @@ export function givenHere({ sources, texts }: LoadedOptions): Partial<Record<Opt
   const isHere = ([key]: (typeof rows)[number]): boolean => sources[key] === 'flag' || sources[key] === 'environment';
   const rows = optionRows();
   return Object.fromEntries(rows.filter(isHere).map(([key]) => [key, texts[key]]));
+}
+
+/** The options that this command line sets, by flags or `-o`, as flags. */
+export function flagsOfCommandLine({ options, sources, texts }: LoadedOptions): readonly string[] {
+  const given = optionRows().filter(([key]) => sources[key] === 'flag');
+  return flagsThatSet(Object.fromEntries(given.map(([key]) => [key, texts[key]])), options);
+}
+
+/** Flags for another process, perhaps in another working directory. @param given what to set, as texts @param options the parsed values */
+export function flagsThatSet(given: Partial<Record<OptionKey, string>>, options: Options): string[] {
+  const texts = options.logFile === null ? given : { ...given, logFile: options.logFile };
+  return Object.entries(texts).flatMap(([key, value]) => {
+    const { flag, placeholder } = OPTIONS[key as OptionKey];
+    // The environment can switch an option off, which no flag can.
+    if (placeholder === null) return options[key as OptionKey] === true ? [flag] : [];
+    return [`${flag}=${value}`];
+  });
 }
 
 /**

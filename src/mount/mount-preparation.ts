@@ -33,6 +33,8 @@ export async function prepareMount(
     readonly words?: DashOOptions;
     /** The log goes to the journal, by standard error. */
     readonly toJournal?: boolean;
+    /** The options of the command line, without the account. */
+    readonly flags?: readonly string[];
   },
 ): Promise<PreparedMount> {
   checkBinding(deps.options);
@@ -72,6 +74,7 @@ export function mountRequest(
     readonly foreground: boolean;
     readonly words?: DashOOptions;
     readonly toJournal?: boolean;
+    readonly flags?: readonly string[];
   },
 ): MountRequest {
   const files = accountPaths(deps.paths, flags.account);
@@ -92,6 +95,7 @@ export function mountRequest(
     logFile,
     options: deps.options,
     words: flags.words ?? NO_DASH_O_OPTIONS,
+    flags: flags.flags === undefined ? null : [`--account=${flags.account}`, ...flags.flags],
     foreground: flags.foreground,
   };
 }

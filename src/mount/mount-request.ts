@@ -28,6 +28,8 @@ export interface MountRequest {
   readonly options: Options;
   /** The settings of `-o` that are no options. */
   readonly words: DashOOptions;
+  /** The options of `cfs-mount` that start this mount again with this environment; null: `cfs-mount` did not start it. */
+  readonly flags: readonly string[] | null;
   /** True: events are printed on standard output, a line each. False: nothing is printed, there is no terminal. */
   readonly foreground: boolean;
 }
@@ -37,7 +39,7 @@ export type MountAnswer =
   | { readonly ready: true; readonly directory: string; readonly pid: number; readonly connection: ConnectionStatus }
   | { readonly ready: false; readonly error: string; readonly exitCode: number };
 
-const REQUEST_VARIABLE = 'CFS_MOUNT_REQUEST';
+export const REQUEST_VARIABLE = 'CFS_MOUNT_REQUEST';
 const READY_VARIABLE = 'CFS_MOUNT_READY_FD';
 
 /** The environment of a mounting process: `request` for `readMountRequest`, `readyFd` for `answerLauncher`. */

@@ -114,7 +114,8 @@ class MountingProcess {
     this.#log = log;
     this.#events = new EventStream({ clock: systemClock, log });
     const printer = request.foreground ? new EventPrinter(systemClock) : null;
-    this.#notices = new DesktopNotices({ clock: systemClock, log, env: process.env });
+    const place = { directory: request.directory, flags: request.flags };
+    this.#notices = new DesktopNotices({ clock: systemClock, log, env: process.env, place });
     this.#events.subscribe(({ event }) => {
       printer?.print(event);
       if (event.type !== 'unmounted' || !this.#isStopAnswered) this.#notices.show(event);

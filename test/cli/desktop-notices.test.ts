@@ -36,7 +36,7 @@ function noting(): { readonly command: string; shown(count: number): Promise<str
 /** [S-notice-1] */
 test('each kind of notification is shown once an hour, and the next one has the count', async () => {
   const { command, shown } = noting();
-  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+  const notices = new DesktopNotices({ clock, log: silentLogger, place: null, env: SESSION, command });
 
   notices.show({ type: 'parked', path: 'one.txt', reason: 'quota' });
   await shown(1);
@@ -64,7 +64,7 @@ test('each kind of notification is shown once an hour, and the next one has the 
 
 test('a name is neither a flag nor markup', async () => {
   const { command, shown } = noting();
-  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+  const notices = new DesktopNotices({ clock, log: silentLogger, place: null, env: SESSION, command });
 
   notices.show({ type: 'parked', path: '--urgency=<b>&\n.txt', reason: 'forbidden' });
 
@@ -75,13 +75,25 @@ test('a name is neither a flag nor markup', async () => {
 
 test('without the program, and without a session, nothing is shown and nothing fails', async () => {
   const { command, shown } = noting();
-  const nobody = new DesktopNotices({ clock, log: silentLogger, env: { XDG_RUNTIME_DIR: directory }, command });
+  const nobody = new DesktopNotices({
+    clock,
+    log: silentLogger,
+    place: null,
+    env: { XDG_RUNTIME_DIR: directory },
+    command,
+  });
   nobody.show({ type: 'sign-in-needed' });
-  const missing = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command: join(directory, 'missing') });
+  const missing = new DesktopNotices({
+    clock,
+    log: silentLogger,
+    place: null,
+    env: SESSION,
+    command: join(directory, 'missing'),
+  });
   missing.show({ type: 'sign-in-needed' });
 
   writeFileSync(join(directory, 'bus'), '');
-  new DesktopNotices({ clock, log: silentLogger, env: { XDG_RUNTIME_DIR: directory }, command }).show({
+  new DesktopNotices({ clock, log: silentLogger, place: null, env: { XDG_RUNTIME_DIR: directory }, command }).show({
     type: 'conflict',
     path: 'a',
     copy: 'b',
@@ -94,7 +106,7 @@ test('without the program, and without a session, nothing is shown and nothing f
 /** [S-notice-2] */
 test('the notice of an unmount has the count and the command, and none appears if nothing is left', async () => {
   const { command, shown } = noting();
-  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+  const notices = new DesktopNotices({ clock, log: silentLogger, place: null, env: SESSION, command });
 
   notices.show({ type: 'unmounted', directory: '/home/ann/Cloud', pending: 0, busy: false });
   notices.show({ type: 'unmounted', directory: '/home/ann/Cloud', pending: 2, busy: false });
@@ -116,7 +128,7 @@ test('the end of a mount waits for a running notice, and not for one that hangs'
     `#!/bin/sh\ntrap 'touch ${killed}; exit' TERM; touch ${begun}; until [ -e ${go} ] || [ ! -d ${directory} ]; do sleep 0.01; done\n`,
   );
   chmodSync(command, 0o755);
-  const notices = new DesktopNotices({ clock, log: silentLogger, env: SESSION, command });
+  const notices = new DesktopNotices({ clock, log: silentLogger, place: null, env: SESSION, command });
   await notices.settled();
 
   notices.show({ type: 'sign-in-needed' });

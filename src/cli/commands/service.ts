@@ -13,6 +13,7 @@ import { withPath } from '../../mount/failure.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { namedPathOf } from '../../mount/mount-point.ts';
 import { ROUTE_VARIABLES, routeTo } from '../../mount/service-route.ts';
+import { flagsThatSet } from '../option-flags.ts';
 import { unitNameOf, unitTemplate, unitText } from './service-unit.ts';
 
 /** The time of a stop beyond the push of pending changes. */
@@ -79,7 +80,15 @@ export async function installService(
   const text = unitText({
     title: `${account.username} at ${directory}`,
     directory,
-    command: [...mountProgram(), '--foreground', '--account', name, ...flagsOf({ ...deps, given }), '--', directory],
+    command: [
+      ...mountProgram(),
+      '--foreground',
+      '--account',
+      name,
+      ...flagsThatSet(given, deps.options),
+      '--',
+      directory,
+    ],
     env: Object.fromEntries(VARIABLES.flatMap((key) => (deps.env[key] ? [[key, deps.env[key]]] : []))),
     stopMs: deps.options.drainMs + STOP_MS,
     lasting: LASTING,
@@ -207,15 +216,4 @@ function systemctl({ env, systemctlMsMax: timeout = SYSTEMCTL_MS_MAX }: ServiceD
   if (result.status === 0) return null;
   const said = visible(result.stderr.trim().split('\n', 1)[0] ?? '');
   return new Undone(said || `systemctl ended with ${result.status}`);
-}
-
-function flagsOf(deps: { readonly options: Options; readonly given: Partial<Record<OptionKey, string>> }): string[] {
-  // systemd starts services in another working directory.
-  const given = deps.options.logFile === null ? deps.given : { ...deps.given, logFile: deps.options.logFile };
-  return Object.entries(given).flatMap(([key, value]) => {
-    const { flag, placeholder } = OPTIONS[key as OptionKey];
-    // The environment can switch an option off, which no flag can.
-    if (placeholder === null) return deps.options[key as OptionKey] === true ? [flag] : [];
-    return [`${flag}=${value}`];
-  });
 }

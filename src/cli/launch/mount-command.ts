@@ -17,6 +17,8 @@ export interface MountFlags {
   readonly account: string | null;
   readonly foreground: boolean;
   readonly words: DashOOptions;
+  /** The options of the command line and of `-o`, as flags. */
+  readonly flags: readonly string[];
 }
 
 /**

@@ -73,7 +73,7 @@ export function pageActions(context: Context): PageActions {
     mount: async ({ account, directory }) => {
       await mkdir(directory).catch(() => {}); // if that was needed and impossible, the mount refuses with the reason
       const options = settledOptions(context.env, context.paths);
-      const flags = { directory, account, foreground: false, words: NO_DASH_O_OPTIONS };
+      const flags = { directory, account, foreground: false, words: NO_DASH_O_OPTIONS, flags: [] };
       return say((deps) => mountCommand({ ...deps, options }, flags));
     },
     unmount: ({ account }) => say((deps) => umountCommand(deps, { directory: null, account, timeoutMs: DRAIN_MS_MAX })),
