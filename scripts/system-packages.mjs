@@ -59,6 +59,10 @@ export const LISTS = {
     { name: 'dbus-bin', program: 'dbus-send' },
     { name: 'libnotify-bin', program: 'notify-send' },
     { name: 'python3-gi', file: '/usr/lib/python3/dist-packages/gi/__init__.py' },
+    // What the extension of Nautilus is built with.
+    { name: 'libjson-glib-dev', file: '/usr/lib/*/pkgconfig/json-glib-1.0.pc' },
+    { name: 'libnautilus-extension-dev', file: '/usr/lib/*/pkgconfig/libnautilus-extension-4.pc' },
+    { name: 'pkg-config', program: 'pkg-config' },
     { name: 'pcmanfm', program: 'pcmanfm' },
     // A database for tests of the server's rules: it is started by them, and its service stays stopped.
     { name: 'postgresql', file: '/usr/lib/postgresql/*/bin/initdb' },

@@ -9,6 +9,7 @@ import type {
   FolderEntry,
   HeldRemoval,
   Located,
+  PathState,
   PinnedPath,
   RateLimits,
   Status,
@@ -113,6 +114,15 @@ export interface ControlMethods {
     readonly result: { readonly paths: readonly (string | null)[] };
   };
   /**
+   * The mount point, and the states of at most PATHS_MAX paths in it, in their order; null: the mount does not know the path. It asks the
+   * service for nothing.
+   */
+  readonly states: {
+    readonly params: { readonly paths: readonly string[] };
+    readonly progress: never;
+    readonly result: { readonly directory: string; readonly states: readonly (PathState | null)[] };
+  };
+  /**
    * The known entries of a folder by name: one page, from the name `after` (exclusive) on; `next` is the `after` of the next page, null at
    * the end. It asks the service for nothing: list the folder in the mount first.
    */
@@ -179,6 +189,7 @@ const METHODS: Readonly<Record<MethodName, true>> = {
   evict: true,
   locate: true,
   paths: true,
+  states: true,
   folder: true,
   copyAttributes: true,
   unsynced: true,
@@ -193,7 +204,7 @@ const METHODS: Readonly<Record<MethodName, true>> = {
 };
 export const METHOD_NAMES = Object.keys(METHODS) as readonly MethodName[];
 
-/** Addresses in one call of `paths`. */
+/** Addresses in one call of `paths`, and paths in one call of `states`. */
 export const PATHS_MAX = 1_000;
 
 export const PART_BYTES_MAX = 128 * 1024;

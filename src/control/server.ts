@@ -316,13 +316,10 @@ function checkedParams(method: MethodName, params: unknown): unknown {
     case 'unpin':
     case 'locate':
       return { path: pathOf(given) };
-    case 'paths': {
-      const { resources } = given;
-      const isList = Array.isArray(resources) && resources.every((each) => typeof each === 'string');
-      if (!isList || resources.length > PATHS_MAX)
-        throw new UsageError(`resources: expected at most ${PATHS_MAX} strings`);
-      return { resources };
-    }
+    case 'paths':
+      return { resources: stringsOf(given, 'resources') };
+    case 'states':
+      return { paths: stringsOf(given, 'paths') };
     case 'folder': {
       const after = given.after ?? null;
       if (after !== null && typeof after !== 'string') throw new UsageError('after: expected a string');
@@ -346,6 +343,13 @@ function pathOf(given: Record<string, unknown>, name = 'path'): string | null {
   const path = given[name] ?? null;
   if (path !== null && typeof path !== 'string') throw new UsageError(`${name}: expected a string`);
   return path;
+}
+
+function stringsOf(given: Record<string, unknown>, name: string): readonly string[] {
+  const list = given[name];
+  const isList = Array.isArray(list) && list.every((each) => typeof each === 'string');
+  if (!isList || list.length > PATHS_MAX) throw new UsageError(`${name}: expected at most ${PATHS_MAX} strings`);
+  return list;
 }
 
 function numberOf(given: Record<string, unknown>, name: string): number | null {

@@ -169,6 +169,12 @@ export interface FolderEntry {
   readonly here: 'all' | 'part' | 'none' | null;
 }
 
+/** The state of a path, for emblems. Fields as in `FolderEntry`. */
+export interface PathState extends Pick<FolderEntry, 'kind' | 'state' | 'pinned' | 'here'> {
+  /** As `user.cfs.conflict`; null for a file without a conflict. */
+  readonly conflict: string | null;
+}
+
 /** The progress of a `sync`, sent while it waits. */
 export interface SyncProgress {
   readonly doneChanges: number;

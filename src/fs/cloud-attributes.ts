@@ -6,7 +6,7 @@ import type { RequestRetry } from '../content/request-retry.ts';
 import type { VersionSource } from '../content/version-source.ts';
 import type { Answer } from '../kernel/binding.ts';
 import type { NodeRecord, RemoteFacet } from '../store/tables.ts';
-import { conflictMark, conflictPrefix } from '../tree/conflict-name.ts';
+import { otherSide } from '../tree/conflict-side.ts';
 import type { Tree } from '../tree/tree.ts';
 import type { PinnedSet } from './pinned-set.ts';
 import { presenceBelow, presenceOf } from './presence.ts';
@@ -83,7 +83,7 @@ export class CloudAttributes {
       case 'here':
         return this.#here(node, signal);
       case 'conflict':
-        return bytesOf(this.#otherSide(node));
+        return bytesOf(otherSide(this.#deps.tree, node));
       case 'url':
         return bytesOf(node.remote?.resource);
       case 'media_type':
@@ -125,18 +125,6 @@ export class CloudAttributes {
   #here(node: NodeRecord, signal: () => AbortSignal): Answer<Uint8Array> {
     if (node.kind !== 'folder') return bytesOf(presenceOf(this.#deps.contents, node));
     return presenceBelow(this.#deps, node.ino, signal()).then(bytesOf);
-  }
-
-  #otherSide({ kind, local }: NodeRecord): string | null {
-    if (kind === 'folder' || local === null) return null;
-    const mark = conflictMark(local.name);
-    if (mark !== null) return mark.original;
-    const prefix = conflictPrefix(local.name);
-    for (const { name } of this.#deps.tree.children(local.parent, prefix)) {
-      if (!name.startsWith(prefix)) return null;
-      if (conflictMark(name)?.original === local.name) return name;
-    }
-    return null;
   }
 
   #version(remote: RemoteFacet, signal: () => AbortSignal): Answer<Uint8Array> {

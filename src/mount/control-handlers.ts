@@ -16,6 +16,8 @@ import { watchMount } from './mount-watch.ts';
 const PIN_PROGRESS_MS = 200;
 
 export interface ControlHandlersDeps {
+  /** The mount point. */
+  readonly directory: string;
   readonly mount: MountService;
   readonly events: EventStream;
   readonly publish: (event: MountEvent) => void;
@@ -74,6 +76,7 @@ export function controlHandlers(deps: ControlHandlersDeps): ControlHandlers {
     },
     locate: ({ path }) => mount.locate(path ?? ''),
     paths: async ({ resources }) => ({ paths: await mount.paths(resources) }),
+    states: async ({ paths }) => ({ directory: deps.directory, states: await mount.states(paths) }),
     folder: ({ path, after }) => mount.folder(path, after),
     copyAttributes: async ({ path, from }) => {
       await mount.copyAttributes(path, from);

@@ -12,8 +12,8 @@ const ENTRIES_MAX = 100;
 interface Parts {
   readonly store: StoreReader;
   readonly contents: Pick<Contents, 'presence'>;
-  readonly pins: Pick<PinnedSet, 'kindOf'>;
-  readonly stateOf: (ino: Inode) => string | Promise<string>;
+  readonly pinned: Pick<PinnedSet, 'kindOf'>;
+  readonly sync: { stateOf(ino: Inode): string | Promise<string> };
 }
 
 /** The known entries of a folder after a name, at most ENTRIES_MAX. */
@@ -35,15 +35,15 @@ export async function folderPage(
   return { entries, next: seen === ENTRIES_MAX ? next : null };
 }
 
-async function entryOf({ contents, pins, stateOf }: Parts, node: NodeRecord): Promise<FolderEntry> {
+async function entryOf({ contents, pinned, sync }: Parts, node: NodeRecord): Promise<FolderEntry> {
   const { name, sizeBytes, mtime } = node.local as NonNullable<NodeRecord['local']>;
   return {
     name,
     kind: node.kind,
     sizeBytes,
     modifiedMs: Math.round(Number(mtime.sec) * 1000 + mtime.nsec / 1e6),
-    state: await stateOf(node.ino),
-    pinned: pins.kindOf(node.ino),
+    state: await sync.stateOf(node.ino),
+    pinned: pinned.kindOf(node.ino),
     here: presenceOf(contents, node),
   };
 }

@@ -20,6 +20,7 @@ import type { Keeper } from '../kernel/keeper.ts';
 import type { Pause } from '../sync/push-pause.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
 import type { MountRequest } from './mount-request.ts';
+import type { pathStates } from './path-states.ts';
 import type { UnsyncedPart } from './pending-changes.ts';
 
 /**
@@ -85,6 +86,7 @@ export interface MountService {
   locate(path: string): Promise<Located>;
   /** null: not known, or deleted here. */
   paths(resources: readonly string[]): Promise<readonly (string | null)[]>;
+  states(paths: readonly string[]): ReturnType<typeof pathStates>;
   folder(path: string, after: string | null): Promise<ControlMethods['folder']['result']>;
   /** Owner, permissions and `user.*` attributes of `from` for `path`. */
   copyAttributes(path: string, from: string): Promise<void>;

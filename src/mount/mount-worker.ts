@@ -52,6 +52,7 @@ import {
   type WorkerStatus,
 } from './mount-seam.ts';
 import { parkReasonText } from './park-reason.ts';
+import { namesOf, pathStates } from './path-states.ts';
 import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 import { remoteServiceSide } from './service-side.ts';
 import { watchersOf } from './watchers/watchers.ts';
@@ -291,9 +292,11 @@ class MountingWorker implements MountService {
   }
 
   async folder(path: string, after: string | null): Promise<ControlMethods['folder']['result']> {
-    const { store, contents, pinned, sync } = this.#built;
-    const stateOf = (ino: Inode): string | Promise<string> => sync.stateOf(ino);
-    return await folderPage({ store, contents, pins: pinned, stateOf }, this.#resolve(path), after);
+    return await folderPage(this.#built, this.#resolve(path), after);
+  }
+
+  states(paths: readonly string[]): ReturnType<typeof pathStates> {
+    return pathStates(this.#built, paths);
   }
 
   async copyAttributes(path: string, from: string): Promise<void> {
@@ -490,10 +493,6 @@ class MountingWorker implements MountService {
     if (child === undefined) throw new UsageError(`there is no ${path} in this mount`, exitCode('missing'));
     return child.ino;
   }
-}
-
-function namesOf(path: string): readonly string[] {
-  return path.split('/').filter((part) => part !== '' && part !== '.');
 }
 
 if (parentPort !== null) new MountingWorker(workerData as WorkerStart, parentPort);

@@ -222,6 +222,7 @@ class MountingProcess {
       clock: systemClock,
       log: log.child({ part: 'control' }),
       handlers: controlHandlers({
+        directory: request.directory,
         mount: this.#mount,
         events: this.#events,
         publish: (event) => this.#event(event),

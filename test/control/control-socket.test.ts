@@ -28,6 +28,7 @@ const HANDLERS: ControlHandlers = {
   folder: () => ({ entries: [], next: null }),
   locate: () => ({ path: 'a', kind: 'file', sizeBytes: 0, resource: null, isPending: true }),
   paths: () => ({ paths: [] }),
+  states: () => ({ directory: '/home/ann/Cloud', states: [] }),
   copyAttributes: () => null,
   unsynced: () => ({ files: [], next: null }),
   unsyncedParts: () => ({ parts: [] }),

@@ -1,5 +1,6 @@
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { delimiter, isAbsolute, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { UsageError } from '../../base/errors.ts';
 import { thumbnailersDirectory } from '../../config/paths.ts';
 import { removeThumbnails } from '../../mount/desktop-thumbnails.ts';
@@ -39,7 +40,19 @@ export function installDesktop(deps: DesktopDeps): number {
       ? 'no other thumbnailer for JPEG files is installed: pictures outside a mount get no thumbnails\n'
       : `pictures outside a mount: ${visible(other)}\n`,
   );
+  sayHowToGetEmblems(deps.print);
   return exitCode('ok');
+}
+
+/** Nautilus loads the extensions of the system only. */
+function sayHowToGetEmblems(print: (text: string) => void): void {
+  const libraries = '/usr/lib';
+  const isInstalled = ['.', ...entriesOf(libraries)].some((folder) =>
+    existsSync(join(libraries, folder, 'nautilus/extensions-4/libcfs-nautilus.so')),
+  );
+  if (isInstalled) return;
+  const source = fileURLToPath(new URL('../../../desktop', import.meta.url));
+  print(`emblems in Nautilus are for all users of this machine: sudo make -C ${visible(source)} install\n`);
 }
 
 /** `cfs desktop uninstall`: also a success where nothing is installed. */
@@ -75,9 +88,13 @@ function otherThumbnailer({ env }: DesktopDeps): string | null {
 }
 
 function entriesIn(folder: string): readonly string[] {
+  const isOther = (name: string): boolean => name.endsWith('.thumbnailer') && name !== ENTRY_NAME;
+  return entriesOf(folder).filter(isOther).sort();
+}
+
+function entriesOf(folder: string): readonly string[] {
   try {
-    const isOther = (name: string): boolean => name.endsWith('.thumbnailer') && name !== ENTRY_NAME;
-    return readdirSync(folder).filter(isOther).sort();
+    return readdirSync(folder);
   } catch {
     return [];
   }

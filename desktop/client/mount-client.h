@@ -1,0 +1,54 @@
+/*
+ * The running mounts of this user, by their control sockets (docs/control-protocol.md). Everything happens in the main loop of the program, and
+ * no function waits: a state is returned if it is known, asked for otherwise, and `news` is called when the answer differs.
+ */
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+typedef enum { CFS_SETTLED, CFS_LOCAL, CFS_PENDING, CFS_PARKED } CfsSync;
+typedef enum { CFS_UNPINNED, CFS_PINNED_BY_FOLDER, CFS_PINNED } CfsPin;
+typedef enum { CFS_HERE_UNKNOWN, CFS_HERE_NONE, CFS_HERE_PART, CFS_HERE_ALL } CfsHere;
+
+/* The state of a path. All zero: nothing is known of it. */
+typedef struct {
+  gboolean is_known;
+  gboolean is_folder;
+  gboolean is_conflict; /* a conflicted copy, or the file of one */
+  CfsSync sync;
+  CfsPin pin;
+  CfsHere here; /* unknown for a folder */
+} CfsState;
+
+typedef struct _CfsClient CfsClient;
+
+/*
+ * `has_changed`: the state of the path is another one now. FALSE: a question.
+ * Returns whether the program still shows the path; otherwise it is forgotten.
+ */
+typedef gboolean (*CfsNews)(const char *path, gboolean has_changed, gpointer data);
+
+/* `message`: why it failed, for a person; NULL if it succeeded. */
+typedef void (*CfsDone)(const char *message, gpointer data);
+
+CfsClient *cfs_client_new(CfsNews news, gpointer data);
+void cfs_client_free(CfsClient *client);
+
+/* What is known of a path, and asks for it. Nothing is known of a path outside of the mounts. */
+CfsState cfs_client_state(CfsClient *client, const char *path);
+
+/* Whether a path lies in a running mount. */
+gboolean cfs_client_has(CfsClient *client, const char *path);
+
+/*
+ * Calls `method` (pin, unpin, evict, retry, discard) for a path in a mount, one call after the other. `done` is called later, once, unless the
+ * client is freed before.
+ */
+void cfs_client_act(CfsClient *client, const char *path, const char *method, CfsDone done, gpointer data);
+
+/* The states as the mount writes them. For tests. */
+CfsState cfs_state_of(const char *state, const char *kind, const char *pinned, const char *here, gboolean is_conflict);
+
+G_END_DECLS
