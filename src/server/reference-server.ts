@@ -50,6 +50,17 @@ export class ReferenceServer {
     let backEnd: BackEnd | null = null;
     let admin: AdminServer | null = null;
     let server: ReferenceServer | null = null;
+    // The server listens before its back end knows the address. Requests that come in between wait.
+    const early: ((to: ReferenceServer) => void)[] = [];
+    const answer = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) => {
+      const act = (to: ReferenceServer) => void to.#dispatcher.answer(request, response, expectsContinue);
+      if (server === null) early.push(act);
+      else act(server);
+    };
+    http.on('request', answer(false)).on('checkContinue', answer(true));
+    // Other expectations may be ignored (RFC 9110, 10.1.1). Node's 417 would lack the headers common to all responses
+    // here.
+    http.on('checkExpectation', answer(false));
     try {
       backEnd = await openBackEnd(options);
       const trustedProxies = new TrustedProxies(options.trustedProxies ?? []);
@@ -67,9 +78,11 @@ export class ReferenceServer {
       const origin = originOf(options, host, port);
       await backEnd.keepAddress(port, origin);
       server = new ReferenceServer(options, backEnd, { trustedProxies, admin }, http, lines, origin, port);
+      for (const act of early) act(server);
       return server;
     } catch (error) {
       http.close();
+      http.closeAllConnections();
       await admin?.close();
       await backEnd?.close();
       throw error;
@@ -110,12 +123,6 @@ export class ReferenceServer {
       trustedProxies: parts.trustedProxies,
       requestsPerAccountMax: Math.max(1, Math.floor((options.connectionsMax ?? CONNECTIONS_MAX) / 4)),
     });
-    const answer = (expectsContinue: boolean) => (request: IncomingMessage, response: ServerResponse) =>
-      void this.#dispatcher.answer(request, response, expectsContinue);
-    http.on('request', answer(false)).on('checkContinue', answer(true));
-    // Other expectations may be ignored (RFC 9110, 10.1.1). Node's 417 would lack the headers common to all responses
-    // here.
-    http.on('checkExpectation', answer(false));
     // A connection could not be accepted (no descriptors, no memory): the client retries.
     http.on('error', (err) => (options.log ?? silentLogger).warn({ err }, 'connection not accepted'));
     backEnd.start();

@@ -66,13 +66,22 @@ export class PostgresServer {
     return this.#url(name);
   }
 
-  async close(): Promise<void> {
+  /** Stops without a checkpoint, as `pg_ctl stop -m immediate` does: the next start recovers what was committed. */
+  async stop(): Promise<void> {
     const child = this.#child;
-    if (child !== null && child.exitCode === null && child.signalCode === null) {
-      const ended = new Promise((resolve) => child.once('exit', resolve));
-      child.kill('SIGQUIT');
-      await ended;
-    }
+    if (child === null || child.exitCode !== null || child.signalCode !== null) return;
+    const ended = new Promise((resolve) => child.once('exit', resolve));
+    child.kill('SIGQUIT');
+    await ended;
+  }
+
+  async restart(): Promise<void> {
+    await this.stop();
+    await this.#start();
+  }
+
+  async close(): Promise<void> {
+    await this.stop();
     rmSync(this.#directory, { recursive: true, force: true });
   }
 

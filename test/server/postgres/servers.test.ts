@@ -1,4 +1,5 @@
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -6,6 +7,7 @@ import { StorageError, UsageError } from '../../../src/base/errors.ts';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
 import { Postgres } from '../../../src/server/postgres/postgres.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
+import { PortClaim } from '../../harness/port-claim.ts';
 import { titled } from '../../harness/requirement.ts';
 import { SeededRandom } from '../../store/seeded-random.ts';
 import { HeldRequest } from '../held-request.ts';
@@ -31,13 +33,13 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
   let turn = 0;
   let accounts = 0;
 
-  const open = (publicOrigin = ORIGIN): Promise<ReferenceServer> =>
-    ReferenceServer.open({
-      dataDirectory: join(directory, `server ${turn++}`),
-      publicOrigin,
-      objects: new DirectoryStore(join(directory, 'objects')),
-      database: { url, partBytes: PART_BYTES, leaseMs: LEASE_MS, deletedAfterMs: 0 },
-    });
+  const options = (publicOrigin = ORIGIN) => ({
+    dataDirectory: join(directory, `server ${turn++}`),
+    publicOrigin,
+    objects: new DirectoryStore(join(directory, 'objects')),
+    database: { url, partBytes: PART_BYTES, leaseMs: LEASE_MS, deletedAfterMs: 0 },
+  });
+  const open = (publicOrigin?: string): Promise<ReferenceServer> => ReferenceServer.open(options(publicOrigin));
 
   beforeAll(async () => {
     postgres = await PostgresServer.start();
@@ -193,6 +195,32 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
     await expect(open('http://other.example.com')).rejects.toThrow(StorageError);
     const options = { dataDirectory: join(directory, 'other'), publicOrigin: ORIGIN, database: { url } };
     await expect(ReferenceServer.open(options)).rejects.toThrow(UsageError);
+  });
+
+  test('a request that comes while a server starts is answered when it has started', async () => {
+    const observer = await Postgres.open(url, { connectionsMax: 1 });
+    const claim = await PortClaim.make();
+    await observer.rows('BEGIN');
+    await observer.rows('LOCK TABLE installation');
+    const starting = ReferenceServer.open({ ...options(), listen: { port: claim.port } });
+    const client = new RawClient(`http://127.0.0.1:${claim.port}`, user.client.token);
+    let answer: Promise<number> | null = null;
+    await until(async () => {
+      const socket = connect(claim.port, '127.0.0.1');
+      const isListening = await new Promise<boolean>((resolve) => {
+        socket.on('connect', () => resolve(true)).on('error', () => resolve(false));
+      });
+      socket.destroy();
+      if (isListening) answer = client.get('/user').then(({ status }) => status);
+      return isListening;
+    });
+    await observer.rows('COMMIT');
+    await observer.close();
+    const server = await starting;
+
+    expect(await answer).toBe(200);
+    await server.close();
+    await claim.release();
   });
 
   test('a schema of a newer program is refused', async () => {

@@ -1,0 +1,77 @@
+import { once } from 'node:events';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+
+/** The name of PostgreSQL's socket in its directory. */
+const SOCKET = '.s.PGSQL.5432';
+
+/** A proxy before a PostgreSQL server, which loses one request or one answer on demand. It changes nothing else. */
+export class DatabaseProxy {
+  readonly #directory = mkdtempSync(join(tmpdir(), 'cfs-pg-proxy-'));
+  readonly #server: Server;
+  readonly #lines = new Set<Socket>();
+  #armed: { readonly text: string; readonly loses: 'request' | 'answer' } | null = null;
+
+  private constructor(target: string) {
+    this.#server = createServer((client) => this.#carry(client, connect(target)));
+  }
+
+  /** @param url of a database, reached by a socket */
+  static async start(url: string): Promise<{ readonly proxy: DatabaseProxy; readonly url: string }> {
+    const directory = new URL(url.replace('@/', '@x/')).searchParams.get('host') as string;
+    const proxy = new DatabaseProxy(join(directory, SOCKET));
+    proxy.#server.listen(join(proxy.#directory, SOCKET));
+    await once(proxy.#server, 'listening');
+    return { proxy, url: url.replace(/host=[^&]*/, `host=${encodeURIComponent(proxy.#directory)}`) };
+  }
+
+  /** Whether the loss that was ordered last has happened. */
+  get hasLost(): boolean {
+    return this.#armed === null;
+  }
+
+  /** The next statement with that text: it does not arrive, or it is committed and its answer does not arrive. */
+  lose(loses: 'request' | 'answer', text: string): void {
+    this.#armed = { loses, text };
+  }
+
+  async close(): Promise<void> {
+    for (const line of this.#lines) line.destroy();
+    this.#server.close();
+    await once(this.#server, 'close');
+    rmSync(this.#directory, { recursive: true });
+  }
+
+  #carry(client: Socket, database: Socket): void {
+    let isLosing = false;
+    const end = (): void => {
+      client.destroy();
+      database.destroy();
+    };
+    for (const line of [client, database]) {
+      this.#lines.add(line);
+      line.on('error', end).on('close', () => {
+        this.#lines.delete(line);
+        end();
+      });
+    }
+    client.on('data', (chunk) => {
+      if (this.#armed !== null && chunk.includes(this.#armed.text)) {
+        isLosing = true;
+        const { loses } = this.#armed;
+        this.#armed = null;
+        if (loses === 'request') return end();
+      }
+      database.write(chunk);
+    });
+    database.on('data', (chunk) => {
+      if (!isLosing) client.write(chunk);
+      else if (chunk.subarray(-READY.byteLength).equals(READY)) end();
+    });
+  }
+}
+
+/** ReadyForQuery outside of a transaction: what the statement did is committed. */
+const READY = Buffer.from([0x5a, 0, 0, 0, 5, 0x49]);
