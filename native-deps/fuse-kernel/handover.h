@@ -22,10 +22,14 @@ struct handover_page {
 #define KEEPER_SERVES 'S'  /* it holds `serving`; the first one carries the descriptor of the connection */
 #define KEEPER_READY 'R'   /* it accepts signals */
 #define KEEPER_LETS_GO 'E' /* the mount ends: its process is not restarted, and the keeper closes the connection */
+#define KEEPER_PREPARE 'P' /* start a standby; the length of its command follows (uint32, 0: the same command), and the command */
+#define KEEPER_WAITS 'W'   /* a standby: it has loaded the program */
+#define KEEPER_HANDS_OVER 'H' /* it ends in favour of its standby: that is no death */
 
 /* Descriptors of the mounting process. */
 #define KEEPER_SOCKET 4
 #define KEEPER_MEMORY 5
 #define KEEPER_DEVICE 6
+#define KEEPER_LINE 7 /* the same socket: the keeper's answers are read from it, a line each */
 
 #endif

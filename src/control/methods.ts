@@ -165,6 +165,16 @@ export interface ControlMethods {
     readonly progress: never;
     readonly result: RateLimits;
   };
+  /**
+   * Lets a process of another version continue this mount. Answers when that process waits; then this one ends. `program` is its command.
+   *
+   * @throws UsageError if the two versions have different layouts, or an option differs that a mount cannot change
+   */
+  readonly upgrade: {
+    readonly params: { readonly version: string; readonly program: readonly string[]; readonly request: object };
+    readonly progress: never;
+    readonly result: null;
+  };
   readonly metrics: { readonly params: Record<string, never>; readonly progress: never; readonly result: MountMetrics };
   /** Sets the log level until the mount ends; null: only returns it. @returns the current level */
   readonly logLevel: {
@@ -199,6 +209,7 @@ const METHODS: Readonly<Record<MethodName, true>> = {
   pause: true,
   resume: true,
   limit: true,
+  upgrade: true,
   metrics: true,
   logLevel: true,
 };

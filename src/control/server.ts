@@ -330,6 +330,14 @@ function checkedParams(method: MethodName, params: unknown): unknown {
       if (path === null || from === null) throw new UsageError('path, from: expected strings');
       return { path, from };
     }
+    case 'upgrade': {
+      const { version, program, request } = given;
+      const isCommand =
+        Array.isArray(program) && program.length > 0 && program.every((each) => typeof each === 'string');
+      if (typeof version !== 'string' || !isCommand || typeof request !== 'object' || request === null)
+        throw new UsageError('version, program, request: expected a string, strings and an object');
+      return { version, program, request };
+    }
     case 'watch':
       return { since: numberOf(given, 'since'), follow: given.follow === true, status: given.status === true };
     case 'umount':

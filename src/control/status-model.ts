@@ -14,10 +14,17 @@ export interface Status {
   readonly version?: string;
   /** Layout of the store. Another layout is migrated only after the mount has ended; left out as above, and then 3. */
   readonly storeLayout?: number;
-  /**
-   * With `--continuity`: how often the mount process was restarted after its death, and how long programs waited the last time (null: never).
-   */
-  readonly continuity?: { readonly deaths: number; readonly lastPauseMs: number | null };
+  /** With `--continuity`. */
+  readonly continuity?: {
+    /** How often the mount process was restarted after its death. */
+    readonly deaths: number;
+    /** How often another version has continued the mount. */
+    readonly upgrades: number;
+    /** How long programs waited the last time; null: never. */
+    readonly lastPauseMs: number | null;
+    /** The layout of what one process leaves to the next. Only a version with the same one can continue the mount. */
+    readonly layout: number;
+  };
   readonly startedMs: number;
   /** `draining`: an unmount has begun. */
   readonly phase: 'running' | 'draining';

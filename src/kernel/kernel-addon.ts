@@ -65,6 +65,8 @@ export interface AddonConnection {
   counts(): readonly number[];
   /** Lets the kernel send unanswered requests of an earlier process again. */
   resend(): number;
+  /** Reads no further request. Replies can still be sent. */
+  stopReading(): void;
   close(): void;
 }
 

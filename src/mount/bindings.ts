@@ -23,6 +23,8 @@ export interface BoundMount {
   readonly descriptor: number;
   /** The counters of operations; null if the binding has none. */
   readonly counting: Pick<LinuxMount, 'metrics' | 'state'> | null;
+  /** Ends serving so that another process can continue; absent if none can. */
+  readonly handOver?: () => Promise<void>;
 }
 
 /** Each binding is loaded when it mounts, so that the others cost nothing. */
@@ -31,7 +33,7 @@ const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
     async mount(options, ops, deps) {
       const { mountLinux } = await import('../kernel/linux.ts');
       const mounted = await mountLinux(options, ops, deps);
-      return { mounted, descriptor: mounted.descriptor, counting: mounted };
+      return { mounted, descriptor: mounted.descriptor, counting: mounted, handOver: () => mounted.handOver() };
     },
   },
   'fuse-native': {

@@ -12,6 +12,7 @@ import type { Transfer } from '../transfer/transfer.ts';
 import type { EventStream } from './event-stream.ts';
 import { type MountService, STOP_ID, type StopOutcome } from './mount-seam.ts';
 import { watchMount } from './mount-watch.ts';
+import type { UpgradeOffer } from './upgrade.ts';
 
 const PIN_PROGRESS_MS = 200;
 
@@ -23,6 +24,7 @@ export interface ControlHandlersDeps {
   readonly publish: (event: MountEvent) => void;
   readonly status: () => Promise<Status>;
   readonly metrics: () => Promise<MountMetrics>;
+  readonly upgrade: (offer: UpgradeOffer) => Promise<void>;
   /** Unmounts and drains for up to so long; null: until nothing is left. */
   readonly stop: (timeoutMs: number | null) => Promise<StopOutcome>;
   /** Reports the progress of a `sync` or a stop by its number. */
@@ -91,6 +93,10 @@ export function controlHandlers(deps: ControlHandlersDeps): ControlHandlers {
     }),
     watch: (params, call) => watchMount({ events, status, clock }, params, call),
     limit: (wanted) => limit(deps, wanted),
+    upgrade: async (offer) => {
+      await deps.upgrade(offer as UpgradeOffer);
+      return null;
+    },
     metrics: deps.metrics,
     logLevel: async ({ level }) => {
       if (level !== null) {

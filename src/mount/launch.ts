@@ -40,7 +40,12 @@ export interface LaunchedMount {
 export const MOUNT_FLAGS: readonly string[] = ['--max-semi-space-size=1'];
 const MOUNT_PROGRAM = fileURLToPath(new URL('./mounting-process.cjs', import.meta.url));
 /** The command that starts the mounting process. Its environment has the request (`mount-request.ts`). */
-export const MOUNTING_PROCESS: readonly [string, ...string[]] = [process.execPath, ...MOUNT_FLAGS, MOUNT_PROGRAM];
+export const MOUNTING_PROCESS = mountingProcess();
+
+/** @param program another one, for tests */
+export function mountingProcess(program = MOUNT_PROGRAM): readonly [string, ...string[]] {
+  return [process.execPath, ...MOUNT_FLAGS, program];
+}
 
 /**
  * Starts the process that mounts and waits until the mount answers.
@@ -60,7 +65,7 @@ export async function launchMount(
   if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
   // In the background the output goes to the log, so that a crash leaves a trace.
   const log = request.foreground || logFile === null ? null : openLog(logFile);
-  const [command, ...words] = [...keeperOf(request), process.execPath, ...MOUNT_FLAGS, program] as [string];
+  const [command, ...words] = [...keeperOf(request), ...mountingProcess(program)] as [string];
   const child = spawn(command, words, {
     detached: true,
     cwd: '/',

@@ -9,7 +9,7 @@ import { type DashOOptions, NO_DASH_O_OPTIONS } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
 import { checkBinding, checkMountPoint, checkNothingNeededBelow } from './mount-point.ts';
-import type { MountRequest } from './mount-request.ts';
+import { LAYOUTS, type MountRequest } from './mount-request.ts';
 import { statusOf } from './running-mounts.ts';
 
 /** A mount that can be launched. */
@@ -97,6 +97,7 @@ export function mountRequest(
     words: flags.words ?? NO_DASH_O_OPTIONS,
     flags: flags.flags === undefined ? null : [`--account=${flags.account}`, ...flags.flags],
     foreground: flags.foreground,
+    layouts: LAYOUTS,
   };
 }
 

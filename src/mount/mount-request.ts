@@ -2,6 +2,8 @@ import { closeSync, writeSync } from 'node:fs';
 import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import type { ConnectionStatus } from '../control/status-model.ts';
+import { HANDOVER_LAYOUT } from '../kernel/keeper.ts';
+import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import type { DashOOptions } from './dash-o-options.ts';
 
 /**
@@ -32,6 +34,20 @@ export interface MountRequest {
   readonly flags: readonly string[] | null;
   /** True: events are printed on standard output, a line each. False: nothing is printed, there is no terminal. */
   readonly foreground: boolean;
+  /** With `--continuity`: the layouts of the version that mounted. A successor with others must not continue. */
+  readonly layouts: Layouts;
+}
+
+/** What two versions must have in common for one to continue the mount of the other. */
+export interface Layouts {
+  readonly store: number;
+  readonly handover: number;
+}
+
+export const LAYOUTS: Layouts = { store: SCHEMA_VERSION, handover: HANDOVER_LAYOUT };
+
+export function haveSameLayouts(one: Layouts, other: Layouts): boolean {
+  return one.store === other.store && one.handover === other.handover;
 }
 
 /** The answer of the mounting process. It reports ready after the kernel has got an answer through the mount. */
@@ -45,6 +61,11 @@ const READY_VARIABLE = 'CFS_MOUNT_READY_FD';
 /** The environment of a mounting process: `request` for `readMountRequest`, `readyFd` for `answerLauncher`. */
 export function mountEnvironment(request: MountRequest, readyFd: number): Record<string, string> {
   return { [REQUEST_VARIABLE]: JSON.stringify(request), [READY_VARIABLE]: String(readyFd) };
+}
+
+/** The command of a mounting process with another request than the one in the environment. */
+export function commandOf(request: MountRequest, program: readonly string[]): readonly string[] {
+  return ['/usr/bin/env', `${REQUEST_VARIABLE}=${JSON.stringify(request)}`, ...program];
 }
 
 /** The environment of a mounting process that continues this one's mount: it has no launcher. */

@@ -34,8 +34,6 @@ export interface WorkerStart {
   readonly accountName: string;
   /** The default owner of files from the service. */
   readonly owner: { readonly uid: number; readonly gid: number };
-  /** The keeper with `--continuity`; otherwise null. */
-  readonly keeper: Keeper | null;
 }
 
 /** Identifies a mount for another thread that abandons it. The descriptor of the connection is -1 if another process has it. */
@@ -47,12 +45,21 @@ export interface MountedAt {
 
 /** The Worker's interface for the main thread, under the name `mount`. */
 export interface MountService {
-  /** Opens the store. @returns whether a root folder is known: then a start without network can continue. */
-  open(): Promise<{ readonly hasRoot: boolean }>;
+  /** For a standby: loads what `mount` needs. */
+  load(): Promise<void>;
+  /**
+   * Opens the store.
+   *
+   * @param keeper with `--continuity`; otherwise null
+   * @returns whether a root folder is known: then a start without network can continue
+   */
+  open(keeper: Keeper | null): Promise<{ readonly hasRoot: boolean }>;
   /** Makes the root of an empty store. */
   createRoot(root: ResourceUrl): Promise<void>;
   /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
   mount(): Promise<MountedAt>;
+  /** Ends serving at the boundary of a request, for a process that continues this mount. The caller then ends this one. */
+  handOver(): Promise<void>;
   /**
    * Unmounts and closes the store; pushes for up to `timeoutMs` (null: until nothing is left, or until a second call sets a
    * limit). Idempotent.

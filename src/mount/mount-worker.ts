@@ -7,14 +7,7 @@ import { FsError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import type { LogLevel } from '../base/log-level.ts';
 import { type Channel, Port } from '../base/port.ts';
-import {
-  type ContentId,
-  type Extent,
-  type Inode,
-  type ResourceUrl,
-  ROOT_INODE,
-  type VersionUrl,
-} from '../base/vocabulary.ts';
+import { type ContentId, type Extent, type Inode, type ResourceUrl, ROOT_INODE } from '../base/vocabulary.ts';
 import type { MountEvent } from '../control/event-model.ts';
 import type { ControlMethods } from '../control/methods.ts';
 import type {
@@ -29,6 +22,8 @@ import type {
 } from '../control/status-model.ts';
 import type { ThumbnailCache } from '../fs/thumbnails-ahead.ts';
 import type { MountedFileSystem, MountOptions } from '../kernel/binding.ts';
+import type { Keeper } from '../kernel/keeper.ts';
+import { loadKernelAddon } from '../kernel/kernel-addon.ts';
 import type { Pause } from '../sync/push-pause.ts';
 import { pathOf, type ParkedChange as SyncParkedChange } from '../sync/sync-event.ts';
 import type { SyncLeft } from '../sync/sync-request.ts';
@@ -52,6 +47,7 @@ import {
   type WorkerStatus,
 } from './mount-seam.ts';
 import { parkReasonText } from './park-reason.ts';
+import { pathOfUrl } from './path-of-url.ts';
 import { namesOf, pathStates } from './path-states.ts';
 import { firstLeft, partsHere, pendingChanges, type UnsyncedPart, unsyncedFiles } from './pending-changes.ts';
 import { remoteServiceSide } from './service-side.ts';
@@ -74,7 +70,9 @@ class MountingWorker implements MountService {
   #parts: MountParts | null = null;
   #mounted: MountedFileSystem | null = null;
   #mounting: Promise<MountedAt> | null = null;
+  #keeper: Keeper | null = null;
   #counting: BoundMount['counting'] = null;
+  #handOver: BoundMount['handOver'] | null = null;
   #stopping: Promise<StopOutcome> | null = null;
   #isUnmounted = false;
   #announcements: ReturnType<typeof watchersOf> = null;
@@ -96,8 +94,14 @@ class MountingWorker implements MountService {
     setInterval(() => void this.#main.alive().catch(() => {}), ALIVE_EVERY_MS).unref();
   }
 
-  async open(): Promise<{ readonly hasRoot: boolean }> {
+  async load(): Promise<void> {
+    await import('../kernel/linux.ts');
+    loadKernelAddon();
+  }
+
+  async open(keeper: Keeper | null): Promise<{ readonly hasRoot: boolean }> {
     const { request } = this.#start;
+    this.#keeper = keeper;
     mkdirSync(request.storeDirectory, { recursive: true, mode: 0o700 });
     this.#parts = await assembleMount({
       storeDirectory: request.storeDirectory,
@@ -109,8 +113,8 @@ class MountingWorker implements MountService {
       clock: systemClock,
       shutdown: this.#shutdown.signal,
       onEvent: (event) => this.#report(event),
-      predecessor: this.#start.keeper?.predecessor ?? 0,
-      ...(this.#start.keeper !== null && { handlesKnown: new Promise((known) => (this.#handlesKnown = known)) }),
+      predecessor: keeper?.predecessor ?? 0,
+      ...(keeper !== null && { handlesKnown: new Promise((known) => (this.#handlesKnown = known)) }),
     });
     return { hasRoot: this.#parts.store.get('node', ROOT_INODE) !== undefined };
   }
@@ -142,16 +146,16 @@ class MountingWorker implements MountService {
     const deadlineMs = options.readTimeoutMs + 30_000;
     const { mounted: fileSystem, health } = this.#built;
     const bytesCameMs = () => health.bytesCameMs;
-    const { keeper } = this.#start;
-    const continuity = keeper === null ? null : { keeper, journal: this.#built.store };
+    const continuity = this.#keeper === null ? null : { keeper: this.#keeper, journal: this.#built.store };
     const { storeDirectory, foreground: isForeground } = request;
     this.#announcements = watchersOf(this.#built, options, this.#log);
     const deps = {
       ...{ log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs },
       ...{ continuity, storeDirectory, isForeground, helper: this.#announcements?.calls ?? null },
     };
-    const { mounted, descriptor, counting } = await bindingOf(options).mount(how, fileSystem, deps);
+    const { mounted, descriptor, counting, handOver } = await bindingOf(options).mount(how, fileSystem, deps);
     this.#mounted = mounted;
+    this.#handOver = handOver ?? null;
     this.#announcements?.start(mounted);
     this.#handlesKnown();
     this.#counting = counting;
@@ -159,6 +163,10 @@ class MountingWorker implements MountService {
     this.#built.sync.start();
     if (this.#built.sync.paused === null) this.#built.pins.start();
     return { directory: mounted.directory, device: mounted.device, descriptor };
+  }
+
+  async handOver(): Promise<void> {
+    await this.#handOver?.();
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {
@@ -182,7 +190,7 @@ class MountingWorker implements MountService {
     const { pending, parked } = await pendingChanges(store, sync.changes());
     const usage = contents.usage();
     return {
-      paths: urls.map((url) => this.#pathOfUrl(url)),
+      paths: urls.map((url) => pathOfUrl(store, url)),
       pending,
       parked: parked.map((parked) => this.#parked(parked)),
       held: this.#held(),
@@ -449,21 +457,6 @@ class MountingWorker implements MountService {
     if (event.type === 'paused') this.#built.pins.stop();
     if (event.type === 'resumed') this.#built.pins.start();
     void this.#main.event(event).catch(() => {});
-  }
-
-  #pathOfUrl(url: string): string | null {
-    const { store } = this.#built;
-    const content = store.get('version', url as VersionUrl);
-    const resource = content === undefined ? (url as ResourceUrl) : store.get('content', content)?.resource;
-    const known = resource == null ? undefined : store.get('resource', resource);
-    const ino = known ?? this.#ownerOfUpload(url);
-    return ino === undefined ? null : pathOf(store, ino);
-  }
-
-  /** A version under way belongs to no content yet: its intent names the file. */
-  #ownerOfUpload(url: string): Inode | undefined {
-    for (const [, { version, owner }] of this.#built.store.all('intent')) if (version === url) return owner;
-    return undefined;
   }
 
   /** @throws UsageError if the path is unknown */

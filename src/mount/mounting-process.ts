@@ -1,8 +1,7 @@
 import { basename, dirname, join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
-import { Worker } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import { Port } from '../base/port.ts';
 import { endProcess } from '../base/process-end.ts';
@@ -13,7 +12,7 @@ import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
 import type { ConnectionStatus, Status, SyncProgress } from '../control/status-model.ts';
 import { abandonMount } from '../kernel/abandon.ts';
-import { type Keeper, keeperOf, tellKeeper } from '../kernel/keeper.ts';
+import { type Keeper, keeperOf } from '../kernel/keeper.ts';
 import type { RemoteService } from '../remote/contract.ts';
 import { openService } from '../remote/open-service.ts';
 import { SCHEMA_VERSION } from '../store/schema-version.ts';
@@ -23,6 +22,7 @@ import { type Account, readAccountFile } from './account-file.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
 import { BareMountPoint } from './bare-mount-point.ts';
 import { capableOptions } from './capable-options.ts';
+import { Continuity } from './continuity.ts';
 import { controlHandlers } from './control-handlers.ts';
 import { DesktopNotices } from './desktop-notices.ts';
 import { DesktopThumbnails } from './desktop-thumbnails.ts';
@@ -40,6 +40,8 @@ import { routeTo, type ServiceRoute } from './service-route.ts';
 import { offerServiceSide } from './service-side.ts';
 import { SignInWatch } from './sign-in-watch.ts';
 import { withProgress } from './sync-progress.ts';
+import type { UpgradeOffer } from './upgrade.ts';
+import { startWorker } from './worker-start.ts';
 import { WorkerWatch } from './worker-watch.ts';
 
 /**
@@ -57,9 +59,12 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
   try {
     const account = readAccountFile(request.accountFile);
     const route = routeTo(account.origin, { env, options: request.options, known: account });
-    const keeper = request.options.continuity ? keeperOf(env) : null;
-    const mounting = new MountingProcess(request, account, route, log, keeper);
-    await mounting.start();
+    const place = request.options.continuity ? keeperOf(env) : null;
+    const continuity = place === null ? null : Continuity.of(request, log);
+    const mounting = new MountingProcess(request, account, route, log, continuity);
+    const keeper = place === 'standby' ? await mounting.turn() : place;
+    if (place !== null && keeper === null) return exitCode('ok'); // the mount has ended without this standby
+    await mounting.start(keeper);
     const { connection } = mounting;
     answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid, connection });
     return await mounting.ended;
@@ -77,7 +82,7 @@ class MountingProcess {
   readonly #log: Logger;
   /** Read once: an upgrade may replace the file that names it. */
   readonly #version = programVersion();
-  readonly #startedMs = systemClock.nowMs();
+  #startedMs = systemClock.nowMs();
   readonly #route: ServiceRoute;
   readonly #service: RemoteService;
   readonly #transfer: Transfer;
@@ -102,13 +107,17 @@ class MountingProcess {
   readonly #quota: QuotaWatch;
   #connection: ConnectionStatus;
   #isMounted = false;
-  readonly #keeper: Keeper | null;
-  /** How long programs waited for this process, after the death of the one before it; null for the first process. */
-  #pauseMs: number | null = null;
+  readonly #continuity: Continuity | null;
 
-  constructor(request: MountRequest, account: Account, route: ServiceRoute, log: Logger, keeper: Keeper | null) {
+  constructor(
+    request: MountRequest,
+    account: Account,
+    route: ServiceRoute,
+    log: Logger,
+    continuity: Continuity | null,
+  ) {
     this.#request = request;
-    this.#keeper = keeper;
+    this.#continuity = continuity;
     this.#account = account;
     this.#route = route;
     this.#log = log;
@@ -175,14 +184,8 @@ class MountingProcess {
       request: { ...request, options },
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
-      keeper,
     };
-    // The flag of this process (`MOUNT_FLAGS`) would go before the Worker's own limit.
-    setFlagsFromString('--max-semi-space-size=0');
-    const worker = new Worker(fileURLToPath(new URL('./mount-worker.cjs', import.meta.url)), {
-      workerData: start,
-      resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },
-    });
+    const worker = startWorker(start);
     // Programs wait for the Worker, the service waits for this thread: decoding a listing must not delay a stat(2). The Worker's
     // thread exists already and keeps its priority.
     lowerPriority();
@@ -192,7 +195,7 @@ class MountingProcess {
       log,
       // A successor continues on the connection.
       abandon: (mount) => {
-        if (keeper === null) abandonMount(mount);
+        if (continuity === null) abandonMount(mount);
       },
       onDeath: (error, isStuck) => this.#workerDied(error, isStuck),
     });
@@ -228,6 +231,7 @@ class MountingProcess {
         publish: (event) => this.#event(event),
         status: () => this.#status(),
         metrics: () => this.#metrics(),
+        upgrade: (offer) => this.#upgrade(offer),
         stop: (timeoutMs) => {
           this.#isStopAnswered = true;
           return this.#stop(timeoutMs);
@@ -240,11 +244,22 @@ class MountingProcess {
     });
   }
 
-  /** @throws UsageError · SignInError · TransportError · StorageError: then nothing is mounted */
-  async start(): Promise<void> {
+  /** For a standby: loads the program, and waits. @returns null when the keeper ends */
+  async turn(): Promise<Keeper | null> {
+    await this.#mount.load();
+    return (await this.#continuity?.turn()) ?? null;
+  }
+
+  /**
+   * @param keeper with `--continuity`: the place of this process among those of the mount
+   * @throws UsageError · SignInError · TransportError · StorageError: then nothing is mounted
+   */
+  async start(keeper: Keeper | null): Promise<void> {
+    this.#startedMs = systemClock.nowMs();
+    this.#useLatestSignIn();
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
-    const { hasRoot } = await afterHandover(deps, () => this.#mount.open());
+    const { hasRoot } = await afterHandover(deps, () => this.#mount.open(keeper));
     this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
     const user = this.#user(); // one request for the folder and the quota
     user.catch(() => {});
@@ -267,13 +282,13 @@ class MountingProcess {
     }
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
       process.on(signal, () => void this.#interrupted(signal));
-    if (this.#keeper !== null) this.#kept(this.#keeper);
+    if (keeper !== null) this.#continuity?.serves(keeper);
     if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
     const { queue } = await this.#mount.metrics(); // not `status`, which searches the whole store for local-only files
     await Promise.race([asked, late]);
     if (this.#hasFinished) return; // unmounted meanwhile
     this.#isMounted = true;
-    if (this.#pauseMs !== null) return; // the mount was there before
+    if (keeper !== null && keeper.generation > 0) return; // the mount was there before
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
@@ -284,12 +299,23 @@ class MountingProcess {
     });
   }
 
-  /** The keeper may pass signals on from now on. */
-  #kept(keeper: Keeper): void {
-    tellKeeper('ready');
-    if (keeper.generation === 0) return;
-    this.#pauseMs = Math.max(0, systemClock.nowMs() - keeper.diedMs);
-    this.#log.warn({ ...keeper, pauseMs: this.#pauseMs }, 'continues after the death of the mount process');
+  /** A standby may have waited for days. */
+  #useLatestSignIn(): void {
+    const latest = readAccountFile(this.#request.accountFile);
+    if (JSON.stringify(latest) === JSON.stringify(this.#account)) return;
+    this.#service.useSignIn(latest, latest.refreshToken);
+  }
+
+  /** @throws UsageError if the offer is refused; this process then continues */
+  async #upgrade(offer: UpgradeOffer): Promise<void> {
+    if (this.#continuity === null || !this.#isMounted || this.#phase !== 'running')
+      throw new UsageError(
+        'this mount cannot be upgraded now: run cfs umount, then mount again',
+        exitCode('alreadyMounted'),
+      );
+    await this.#continuity.prepareUpgrade(this.#version, offer);
+    const isMounted = (): boolean => this.#phase === 'running' || this.#stopping !== null;
+    setImmediate(() => void this.#continuity?.handOver(this.#mount, isMounted)); // after the answer to the caller
   }
 
   /** The first request of a start: its end also shows whether the service is reachable. */
@@ -356,7 +382,7 @@ class MountingProcess {
 
   #workerDied(error: Error, isStuck: boolean): void {
     // Not an orderly exit: a Worker that died inside LMDB would block process.exit() permanently.
-    if (isStuck || this.#keeper !== null) process.kill(process.pid, 'SIGKILL');
+    if (isStuck || this.#continuity !== null) process.kill(process.pid, 'SIGKILL');
     // Pending calls to the Worker (a start, a status) fail immediately.
     this.#port.close(error);
     this.#end(exitCode('failure'));
@@ -443,9 +469,7 @@ class MountingProcess {
       pid: process.pid,
       version: this.#version,
       storeLayout: SCHEMA_VERSION,
-      ...(this.#keeper !== null && {
-        continuity: { deaths: this.#keeper.generation, lastPauseMs: this.#pauseMs },
-      }),
+      ...this.#continuity?.status(),
       startedMs: this.#startedMs,
       phase: this.#phase,
       connection: this.connection,
@@ -471,10 +495,5 @@ const FIRST_ANSWER_MS_MAX = 3_000;
  * hundred functions in the first seconds of a mount, most of them without benefit, on threads that a small machine lacks (ADR 28).
  */
 const OPTIMISED_AFTER = 270_000;
-/**
- * Most objects of the Worker are garbage by the next turn. Nurseries of 4 MiB fit into a processor's caches. Collecting them costs less
- * than with V8's 16 MiB, whose helper threads a small machine lacks (ADR 28).
- */
-const WORKER_YOUNG_MIB = 12;
 
 void mountMain(process.env).then(endProcess);

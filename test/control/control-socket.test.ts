@@ -38,6 +38,7 @@ const HANDLERS: ControlHandlers = {
   conflicts: () => ({ conflicts: [], count: 0 }),
   pause: () => ({ waiting: 0 }),
   resume: () => ({ wasPaused: false, waiting: 0 }),
+  upgrade: () => null,
   metrics: () => {
     throw new Error('not asked for in these tests');
   },

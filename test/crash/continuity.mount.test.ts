@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { release, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
@@ -17,6 +17,7 @@ import { titled } from '../harness/requirement.ts';
 import { seedsOf } from '../harness/seeds.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
+import { missingResend } from './missing-resend.ts';
 
 /** `npm run soak -- continuity` kills more often. */
 const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '5');
@@ -33,12 +34,6 @@ const LOAD_MS_MAX = 24 * 3_600_000;
 const DEATH_POINTS = ['', 'journal-write after', 'journal-write before', 'journal-write torn', 'journal-write after'];
 const NTH_MAX = 12;
 const POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
-
-/** FUSE_NOTIFY_RESEND is in Linux 6.9. */
-function missingResend(): string | null {
-  const [major = 0, minor = 0] = release().split('.').map(Number);
-  return major > 6 || (major === 6 && minor >= 9) ? null : 'Linux 6.9';
-}
 
 /** The process that has `pid` as its child: the keeper. */
 function parentOf(pid: number): number {

@@ -194,6 +194,17 @@ export class MountFixture implements Ground {
     );
   }
 
+  /** The status of the process that continues the mount, after an upgrade. Later calls mean that process. */
+  async followed(): Promise<Status> {
+    const isThere = async (): Promise<Status | null> => {
+      const status = await this.status().catch(() => null);
+      return status === null || (status.pid !== this.#pid && status.continuity?.lastPauseMs == null) ? null : status;
+    };
+    const status = (await vi.waitUntil(isThere, { timeout: GONE_MS_MAX, interval: 20 })) as Status;
+    this.#pid = status.pid;
+    return status;
+  }
+
   /** Waits until the process of the mount has ended, after somebody ended it. */
   async gone(): Promise<void> {
     const { pid } = this;

@@ -147,9 +147,16 @@ function folded(line: string): string[] {
   return [...lines, current.trimEnd()];
 }
 
-function deathsOf({ deaths, lastPauseMs }: NonNullable<Status['continuity']>): string {
-  const pause = lastPauseMs === null ? '' : `; the last pause took ${formatDuration(lastPauseMs)}`;
-  return `restarted  ${deaths} ${deaths === 1 ? 'time' : 'times'} after the death of the mount process${pause}`;
+function restartsOf({ deaths, upgrades, lastPauseMs }: NonNullable<Status['continuity']>): string[] {
+  if (lastPauseMs === null) return [];
+  const times = (count: number): string => `${count} ${count === 1 ? 'time' : 'times'}`;
+  const lines = [
+    ...(deaths > 0 ? [`restarted  ${times(deaths)} after the death of the mount process`] : []),
+    ...(upgrades > 0 ? [`upgraded   ${times(upgrades)} while mounted`] : []),
+  ];
+  return lines.map((line, at) =>
+    at < lines.length - 1 ? line : `${line}; the last pause took ${formatDuration(lastPauseMs)}`,
+  );
 }
 
 function details(status: Status, nowMs: number): string[] {
@@ -161,7 +168,7 @@ function details(status: Status, nowMs: number): string[] {
     lines.push(`paused     nothing is pushed${until}: cfs resume ends the pause`);
   }
   if (status.phase === 'draining') lines.push('unmounting now');
-  if (status.continuity !== undefined && status.continuity.deaths > 0) lines.push(deathsOf(status.continuity));
+  if (status.continuity !== undefined) lines.push(...restartsOf(status.continuity));
   lines.push(
     pending.count === 0
       ? `pending    nothing${isEverything ? ': the service has everything' : ''}`

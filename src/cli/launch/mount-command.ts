@@ -1,14 +1,22 @@
 import { fstatSync } from 'node:fs';
+import { systemClock } from '../../base/clock.ts';
+import { programVersion } from '../../base/program-version.ts';
 import type { Options } from '../../config/options.ts';
 import type { Paths } from '../../config/paths.ts';
+import { formatDuration } from '../../config/units.ts';
 import { unknownVariables } from '../../config/variables.ts';
 import { callControl } from '../../control/client.ts';
 import { isMtabReadable, MTAB_CURE } from '../../kernel/fusermount.ts';
+import { chooseAccount } from '../../mount/account-file.ts';
 import type { DashOOptions } from '../../mount/dash-o-options.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
-import { launchMount } from '../../mount/launch.ts';
+import { launchMount, mountingProcess } from '../../mount/launch.ts';
 import { connectionNote, visible } from '../../mount/mount-event.ts';
-import { prepareMount } from '../../mount/mount-preparation.ts';
+import { mountPathOf } from '../../mount/mount-point.ts';
+import { mountRequest, prepareMount } from '../../mount/mount-preparation.ts';
+import { haveSameLayouts, LAYOUTS } from '../../mount/mount-request.ts';
+import { accountStates } from '../../mount/running-mounts.ts';
+import { expectLayouts, upgradeMount } from '../../mount/upgrade.ts';
 import { ServiceManager } from './service-manager.ts';
 import { SignalRelay } from './signal-relay.ts';
 
@@ -38,6 +46,11 @@ export async function mountCommand(
   flags: MountFlags,
 ): Promise<number> {
   for (const sentence of warningsFor(deps.env)) deps.warn(`cfs-mount: ${visible(sentence)}\n`);
+  const upgraded = flags.foreground ? null : await upgradeIfRunning(deps, flags);
+  if (upgraded !== null) {
+    deps.print(`${upgraded}\n`);
+    return exitCode('ok');
+  }
   const toJournal = flags.foreground && isJournal(deps.env.JOURNAL_STREAM);
   const { request, account } = await prepareMount(deps, flags.account, { ...flags, toJournal });
   const where = visible(request.directory);
@@ -62,6 +75,31 @@ export async function mountCommand(
   }
   deps.print(`mounted ${visible(account.username)} at ${where}${note}\n`);
   return exitCode('ok');
+}
+
+/**
+ * Continues a mount of another version on the same directory, if it runs with `--continuity`. @returns what was done; null if there is none
+ *
+ * @throws UsageError if this version cannot continue it
+ */
+async function upgradeIfRunning(
+  { paths, options, program }: { paths: Paths; options: Options; program?: string },
+  flags: MountFlags,
+): Promise<string | null> {
+  const { name } = chooseAccount(paths, flags.account);
+  const directory = mountPathOf(flags.directory);
+  const state = (await accountStates(paths)).find((each) => each.name === name);
+  const running = state?.status;
+  if (state === undefined || running == null || running.directory !== directory) return null;
+  const { version: from = '', continuity, storeLayout } = running;
+  const version = programVersion();
+  if (continuity === undefined || from === version || running.phase !== 'running') return null;
+  expectLayouts(from, version, haveSameLayouts(LAYOUTS, { store: storeLayout ?? 0, handover: continuity.layout }));
+  const request = mountRequest({ paths, options }, { ...flags, directory, account: name });
+  const { continuity: now } = await upgradeMount({ socketPath: state.socketPath, clock: systemClock }, running, {
+    ...{ version, request, program: mountingProcess(program) },
+  });
+  return `upgraded ${visible(directory)} from version ${from} to ${version}; programs waited ${formatDuration(now?.lastPauseMs ?? 0)}`;
 }
 
 /** Warnings that do not prevent the mount. */

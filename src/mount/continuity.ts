@@ -1,0 +1,91 @@
+import { systemClock } from '../base/clock.ts';
+import { UsageError } from '../base/errors.ts';
+import type { Logger } from '../base/log.ts';
+import { programVersion } from '../base/program-version.ts';
+import type { Status } from '../control/status-model.ts';
+import { type Keeper, tellKeeper } from '../kernel/keeper.ts';
+import { KeeperLine } from '../kernel/keeper-line.ts';
+import { exitCode } from './exit-codes.ts';
+import { haveSameLayouts, LAYOUTS, type MountRequest } from './mount-request.ts';
+import type { MountService } from './mount-seam.ts';
+import { successorCommand, type UpgradeOffer } from './upgrade.ts';
+
+/** Until a standby must have loaded its program. */
+const STANDBY_MS_MAX = 60_000;
+
+/** The place of this process among those of its mount, with `--continuity`, and its messages from and to the keeper. */
+export class Continuity {
+  readonly #request: MountRequest;
+  readonly #log: Logger;
+  readonly #line = new KeeperLine();
+  #keeper: Keeper | null = null;
+  /** How long programs waited for this process, after the end of the one before it; null for the first process. */
+  #pauseMs: number | null = null;
+
+  private constructor(request: MountRequest, log: Logger) {
+    this.#request = request;
+    this.#log = log;
+  }
+
+  /**
+   * A package may have been replaced while its mount runs. The program that a keeper starts is then another version.
+   *
+   * @throws UsageError if it must not continue; the mount ends
+   */
+  static of(request: MountRequest, log: Logger): Continuity {
+    if (haveSameLayouts(request.layouts, LAYOUTS)) return new Continuity(request, log);
+    tellKeeper('letsGo');
+    throw new UsageError(
+      `the program was replaced by version ${programVersion()}, which stores data in another layout: the mount ends; unmount it, then mount again`,
+      exitCode('failure'),
+    );
+  }
+
+  /** For a standby that has loaded its program: waits until it continues the mount. @returns null when the keeper ends */
+  turn(): Promise<Keeper | null> {
+    return this.#line.turn();
+  }
+
+  /** The kernel is answered: the keeper may pass signals on from now on. */
+  serves(keeper: Keeper): void {
+    this.#keeper = keeper;
+    tellKeeper('ready');
+    if (keeper.generation === 0) return;
+    this.#pauseMs = Math.max(0, systemClock.nowMs() - keeper.diedMs);
+    this.#log.warn({ ...keeper, pauseMs: this.#pauseMs }, 'continues the mount of an earlier process');
+  }
+
+  /** Starts a process of another version, and waits until it can continue. @throws UsageError if it cannot */
+  async prepareUpgrade(version: string, offer: UpgradeOffer): Promise<void> {
+    const command = successorCommand(this.#request, version, offer);
+    this.#log.info({ from: version, to: offer.version }, 'upgrading');
+    try {
+      await this.#line.prepare(command, STANDBY_MS_MAX);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new UsageError(
+        `version ${offer.version} cannot continue the mount of version ${version}: ${reason}; see the log`,
+        exitCode('failure'),
+      );
+    }
+  }
+
+  /**
+   * Ends this process in favour of its standby, which has everything, as at any death.
+   *
+   * @param isMounted false once it was unmounted from outside: then nothing is left to continue
+   */
+  async handOver(mount: Pick<MountService, 'handOver'>, isMounted: () => boolean): Promise<void> {
+    await mount.handOver().catch((err: unknown) => this.#log.info({ err }, 'not ended at the boundary of a request'));
+    if (!isMounted()) return;
+    tellKeeper('handsOver');
+    process.kill(process.pid, 'SIGKILL');
+  }
+
+  status(): Pick<Status, 'continuity'> {
+    if (this.#keeper === null) return {};
+    const { generation, upgrades } = this.#keeper;
+    const restarts = { deaths: generation - upgrades, upgrades, lastPauseMs: this.#pauseMs };
+    return { continuity: { ...restarts, layout: LAYOUTS.handover } };
+  }
+}
