@@ -231,7 +231,7 @@ export function addressOf(email: string): string {
   return address;
 }
 
-const FIRST_UID = 1001;
+export const FIRST_UID = 1001;
 /** Owner id of the operator's own applications. */
 export const HOUSE_UID = '1000';
 export const KEY_PAIRS_MAX = 10;

@@ -304,6 +304,17 @@ export class Database {
     void this.meta.put('schema', OBJECT_SCHEMA);
   }
 
+  /** Of a copy into these data that was interrupted (`local-installation.ts`): the installation it came from. */
+  get unfinishedCopyOf(): string | null {
+    return (this.meta.get(UNFINISHED_COPY) as string | undefined) ?? null;
+  }
+
+  /** @throws StorageError */
+  refuseUnfinishedCopy(): void {
+    if (this.unfinishedCopyOf !== null)
+      throw new StorageError('a copy into this directory was interrupted: repeat its cfs serve copy');
+  }
+
   /** Removes the totals of a removed account. Only within `change`. */
   removeHoldings(uid: string): void {
     void this.#holdings.remove(uid);
@@ -371,6 +382,8 @@ export class Database {
     await this.#root.close();
   }
 }
+
+export type { Database as Table, Key as TableKey } from 'lmdb';
 
 interface WaitingChange {
   readonly action: () => unknown;
@@ -442,8 +455,11 @@ function makePrivate(file: string): void {
   if ((mode & 0o077) !== 0) chmodSync(file, PRIVATE_MODE);
 }
 
+/** The name in `meta` of an unfinished copy. */
+export const UNFINISHED_COPY = 'unfinishedCopyOf';
+
 /** System folders use the small numbers (docs/service.md 2.1). */
-const FIRST_NUMBER = 5000;
+export const FIRST_NUMBER = 5000;
 
 type TokenKey = [string, TokenKind, number, string];
 

@@ -44,6 +44,7 @@ export class LocalBackEnd implements BackEnd {
     let parts: Parts | undefined;
     try {
       parts = openParts(options);
+      parts.database.refuseUnfinishedCopy();
       await claimStore(parts.database, options.objects ?? null, options.log ?? silentLogger);
       await truncatePartialUploads(parts, bootId());
       await sweepBlobs(parts);
@@ -164,6 +165,12 @@ export async function openAdministration(options: {
 }): Promise<OpenAdministration> {
   const parts = openParts(options);
   const { meta } = parts.database;
+  try {
+    parts.database.refuseUnfinishedCopy();
+  } catch (error) {
+    await parts.database.close();
+    throw error;
+  }
   return {
     administration: new Administration(parts),
     origin: () => (meta.get('origin') as string | undefined) ?? null,

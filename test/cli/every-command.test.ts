@@ -102,6 +102,7 @@ const ROWS: Readonly<Record<CommandName, Row>> = {
   completion: always(['usage', ' is not one of: bash, zsh, fish'], 'PATH'),
   demo: always(['usage', '--settle: "soon" is not a duration'], '--settle', 'soon', 'PATH'),
   serve: always(['usage', '--listen: "nowhere:x" is not HOST:PORT'], '--listen', 'nowhere:x'),
+  'serve copy': always(['usage', 'give --from and --to']),
   'serve user add': always(['usage', 'no password'], 'PATH'),
   'serve user list': always(DONE),
   'serve user quota': always(['usage', 'there is no user'], 'PATH', '1GiB'),

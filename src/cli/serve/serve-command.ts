@@ -135,22 +135,26 @@ function orderAgain(server: ReferenceServer, faultFile: string, context: Printer
  * data, so that it may be a directory
  * @throws UsageError
  */
-async function openObjects(location: string | null, isShared = false): Promise<ObjectStore | null> {
+export async function openObjects(
+  location: string | null,
+  isShared = false,
+  flag = '--objects',
+): Promise<ObjectStore | null> {
   if (location === null) return null;
   if (location.startsWith('file:')) {
-    if (!isShared) throw new UsageError('--objects: a directory is for --database; other data are on the disk anyway');
+    if (!isShared) throw new UsageError(`${flag}: a directory is for --database; other data are on the disk anyway`);
     const { DirectoryStore } = await import('../../server/directory-store.ts');
-    return new DirectoryStore(directoryOf(location));
+    return new DirectoryStore(directoryOf(location, flag));
   }
   const { openS3 } = await import('../../server/s3/open-s3.ts');
   return openS3(location, process.env, systemClock);
 }
 
-function directoryOf(location: string): string {
+function directoryOf(location: string, flag: string): string {
   try {
     return fileURLToPath(location);
   } catch (error) {
-    throw new UsageError(`--objects: "${visible(location)}" is not file:///directory`, 2, { cause: error });
+    throw new UsageError(`${flag}: "${visible(location)}" is not file:///directory`, 2, { cause: error });
   }
 }
 
@@ -219,7 +223,7 @@ function optionsOf(dataDirectory: string, flags: ServeFlags): ReferenceServerOpt
   };
 }
 
-function publicOriginOf(text: string): string {
+export function publicOriginOf(text: string): string {
   if (URL.canParse(text) && /^https?:$/.test(new URL(text).protocol)) return new URL(text).origin;
   throw new UsageError(`--public-origin: "${visible(text)}" is not a URL such as https://api.example.com`);
 }

@@ -100,6 +100,28 @@ export const SERVE_COMMANDS = [
     ],
   },
   {
+    name: 'serve copy',
+    summary: 'copy all data to a new data directory or database, with the servers stopped; repeat it to continue',
+    args: [],
+    flags: [
+      { flag: '--from', placeholder: '<path>', help: 'a data directory, or postgres://user@host/name' },
+      { flag: '--from-objects', placeholder: '<url>', help: 'the --objects of the source' },
+      {
+        flag: '--to',
+        placeholder: '<path>',
+        help: 'a new data directory, or postgres://user@host/name of an empty database',
+      },
+      { flag: '--to-objects', placeholder: '<url>', help: 'the --objects of a database as the target' },
+      {
+        flag: '--public-origin',
+        placeholder: '<url>',
+        help: 'origin of the URLs at the target; default: that of the source',
+      },
+      toggle('--check', 'copy nothing: compare all rows, and length and SHA-256 of all data'),
+    ],
+    isAdministration: true,
+  },
+  {
     name: 'serve user add',
     summary: 'create an account and print its `cfs login` values; asks for the password unless CFS_PASSWORD is set',
     args: [argument('email', 'the email address of the account', null)],

@@ -21,6 +21,10 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
       : runServer(directory, serveFlags(given), context);
   },
 
+  'serve copy': async (given, context) => {
+    const { copyData } = await import('./serve-copy.ts');
+    return copyData(given, context);
+  },
   'serve user add': administer(async (deps) =>
     (await import('./serve-administration.ts')).addUser(deps, deps.given.required(0)),
   ),

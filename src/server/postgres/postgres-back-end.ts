@@ -2,16 +2,17 @@ import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../base/clock.ts';
-import { StorageError, UsageError } from '../../base/errors.ts';
+import { UsageError } from '../../base/errors.ts';
 import { silentLogger } from '../../base/log.ts';
 import type { Metric } from '../admin-server.ts';
 import type { BackEnd } from '../back-end.ts';
 import { HOLDING_LIMITS } from '../holdings.ts';
 import { PAGE_MAX, UPLOAD_KEPT_MS } from '../local-back-end.ts';
-import { type ObjectStore, StoreError } from '../object-store.ts';
+import type { ObjectStore } from '../object-store.ts';
 import type { AdministrationRules } from '../rules.ts';
 import { metric, one } from '../server-metrics.ts';
 import type { ReferenceServerOptions, SharedDatabaseOptions } from '../server-options.ts';
+import { claimInstallation, refuseUnfinishedCopy } from './installation-claim.ts';
 import { Postgres } from './postgres.ts';
 import { PostgresAccounts } from './postgres-accounts.ts';
 import { PostgresAdministration } from './postgres-administration.ts';
@@ -90,11 +91,8 @@ export class PostgresBackEnd implements BackEnd {
   }
 
   async keepAddress(_port: number, origin: string): Promise<void> {
-    await this.#postgres.rows('INSERT INTO installation (origin) VALUES ($1) ON CONFLICT DO NOTHING', origin);
-    const known = await this.#postgres.one<{ id: string; origin: string }>('SELECT id, origin FROM installation');
-    if (known.origin !== origin)
-      throw new StorageError(`the database belongs to ${known.origin}: give --public-origin ${known.origin}`);
-    await this.#claimStore(known.id);
+    await refuseUnfinishedCopy(this.#postgres);
+    await claimInstallation(this.#postgres, this.#store, origin);
   }
 
   start(): void {
@@ -130,28 +128,8 @@ export class PostgresBackEnd implements BackEnd {
     await this.#store.close();
     await this.#postgres.close();
   }
-
-  /** As `claimStore`, for all servers of an installation. */
-  async #claimStore(id: string): Promise<void> {
-    try {
-      const found = await this.#store.readText(MARKER);
-      if (found !== null && found !== id)
-        throw new StorageError(`${this.#store.name} belongs to another installation: give another bucket or prefix`);
-      if (
-        found === null &&
-        (await this.#postgres.row("SELECT FROM objects WHERE state = 'live' LIMIT 1")) !== undefined
-      )
-        throw new StorageError(`${this.#store.name} has no objects of these data: give --objects as at the last start`);
-      if (found === null) await this.#store.writeText(MARKER, id);
-    } catch (error) {
-      if (!(error instanceof StoreError)) throw error;
-      throw new StorageError(`${this.#store.name} cannot be used: ${error.message}`, { cause: error });
-    }
-  }
 }
 
-/** The same object as of a server on one machine. */
-const MARKER = 'cfs-serve-installation';
 /** Older files are of a server that was killed. */
 const LEFT_AFTER_MS = 24 * 3600_000;
 
@@ -177,6 +155,7 @@ export async function openPostgresAdministration(url: string): Promise<{
   const postgres = await Postgres.open(url, { connectionsMax: 1 });
   try {
     await postgres.migrate();
+    await refuseUnfinishedCopy(postgres);
   } catch (error) {
     await postgres.close();
     throw error;
