@@ -33,6 +33,8 @@ export class ContentCollector {
   readonly #firstNewId: number;
   /** Iterates over unreferenced contents without a lease; null between two rounds. */
   #round: Iterator<ContentId, undefined> | null = null;
+  /** The state of store and files in which the last round found nothing; -1: none. */
+  #nothingIn = { changes: -1, freed: -1 };
   /** Contents whose removal failed, for example because of a damaged row: they stay garbage and are not retried in this run. */
   readonly #left = new Set<ContentId>();
   /** Contents whose records are removed; their files are removed when no power cut can undo that. */
@@ -63,12 +65,23 @@ export class ContentCollector {
     this.#firstNewId = Number(deps.store.get('meta', 'next-content') ?? 1);
   }
 
-  /** Removes contents without references and leases. @returns whether there may be more of them */
+  /**
+   * Removes contents without references and leases. An idle mount reads nothing: each read of LMDB changes a page of its lock file, which
+   * the kernel then writes to the disk.
+   *
+   * @returns whether there may be more of them
+   */
   collect(): boolean {
+    const { changes } = this.#store;
+    const { freed } = this.#files;
+    if (changes === this.#nothingIn.changes && freed === this.#nothingIn.freed) return false;
     let ids: ReadonlySet<ContentId>;
     try {
       ids = this.#garbage();
-      if (ids.size === 0) return false;
+      if (ids.size === 0) {
+        this.#nothingIn = { changes, freed };
+        return false;
+      }
       this.#store.transact((tx) => {
         for (const id of ids) this.#destroyOrLeave(tx, id);
       }, 'freeing');

@@ -32,6 +32,7 @@ export class ContentFiles {
   readonly #open = new Map<ContentId, { readonly fd: number; look: number }>();
   /** Leases: their descriptors stay open. */
   readonly #held = new Map<ContentId, number>();
+  #freed = 0;
   /** Number of the look that is under way, or was last. */
   #look = 0;
   #isLooking = false;
@@ -307,6 +308,11 @@ export class ContentFiles {
     this.#isLooking = false;
   }
 
+  /** Grows with each content that is no longer held. */
+  get freed(): number {
+    return this.#freed;
+  }
+
   /** The descriptor stays open until each `hold` had its `release`. */
   hold(id: ContentId): void {
     this.#held.set(id, (this.#held.get(id) ?? 0) + 1);
@@ -319,6 +325,7 @@ export class ContentFiles {
       return;
     }
     this.#held.delete(id);
+    this.#freed++;
     if (!this.#doomed.delete(id)) {
       // Programs may have had many files open at once: keeping these descriptors could leave none for the next open.
       if (this.#open.size > this.#idleMax) this.close(id);

@@ -113,6 +113,7 @@ export class Store implements StoreWriter {
   #changing = false;
   #closed = false;
   #foundRecord = 0;
+  #changes = 0;
   /** Called around each record: with its number before it is written, and when it could not be written. */
   witness: RecordWitness | null = null;
   /** LMDB is closed: a read would crash the process. */
@@ -189,6 +190,10 @@ export class Store implements StoreWriter {
       lock.release();
       throw error;
     }
+  }
+
+  get changes(): number {
+    return this.#changes;
   }
 
   /** The number of the last record that the start found. */
@@ -405,6 +410,7 @@ export class Store implements StoreWriter {
   }
 
   #show(rows: readonly Row[]): void {
+    this.#changes++;
     for (const row of rows) {
       this.#overlay.set(row);
       this.#decoded[row.table]?.delete(row.key as number);

@@ -212,6 +212,8 @@ export type ChangeKind = 'made' | 'learnt' | 'freeing';
 
 /** The journal, LMDB and the overlay behind one door (`store/environment`). One writer: the thread that opened it. */
 export interface StoreWriter extends StoreReader {
+  /** Grows with each change. While it stays the same, every read gives the same result. */
+  readonly changes: number;
   /**
    * Runs `change` synchronously and appends what it wrote as one journal record: all of it survives SIGKILL from the moment
    * this returns, or (when `change` throws, or the journal cannot be written) none of it happened. Not nested.

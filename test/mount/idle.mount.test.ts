@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { closeSync, fsyncSync, openSync, readdirSync, readFileSync, readlinkSync } from 'node:fs';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { MountFixture } from '../harness/mount-fixture.ts';
 
@@ -28,6 +28,14 @@ function writtenBytes(): number {
   return Number(/^write_bytes: (\d+)$/m.exec(readFileSync(`/proc/${mount.pid}/io`, 'latin1'))?.[1]);
 }
 
+/** After this, a read of LMDB by the mount counts as a write: it changes a page of this file. The kernel would write it after 30 s. */
+function writeLockFile(): void {
+  const open = readdirSync(`/proc/${mount.pid}/fd`).map((fd) => readlinkSync(`/proc/${mount.pid}/fd/${fd}`));
+  const fd = openSync(open.find((path) => path.endsWith('/lock.mdb')) as string, 'r');
+  fsyncSync(fd);
+  closeSync(fd);
+}
+
 test('an idle mount wakes about once a second, and writes nothing', { timeout: 300_000 }, async () => {
   await mount.run('echo text > file && cat file && ls -l');
   await mount.sync();
@@ -39,6 +47,7 @@ test('an idle mount wakes about once a second, and writes nothing', { timeout: 3
       const now = { sleeps: sleeps(), written: writtenBytes(), atMs: performance.now() };
       const seconds = (now.atMs - last.atMs) / 1000;
       const window = { written: now.written - last.written, wakes: now.sleeps - last.sleeps, seconds };
+      writeLockFile();
       last = now;
       expect(seconds).toBeGreaterThan(SECONDS_MIN);
       expect(window.written).toBe(0);

@@ -14,10 +14,13 @@ async function abandoned(count: number) {
   const directory = stores.directory();
   const inner = await stores.open(directory);
   let reads = 0;
+  let scans = 0;
   const store = new Proxy<StoreWriter>(inner, {
     get(target, name: keyof StoreWriter) {
-      if (name !== 'all') return typeof target[name] === 'function' ? target[name].bind(target) : target[name];
+      const value = target[name];
+      if (name !== 'all') return typeof value === 'function' ? value.bind(target) : value;
       return function* (table: Parameters<StoreWriter['all']>[0]) {
+        scans += 1;
         for (const row of target.all(table)) {
           if (table === 'garbage') reads += 1;
           yield row;
@@ -39,7 +42,7 @@ async function abandoned(count: number) {
   const ids = Array.from({ length: count }, draft);
   for (const id of ids) leave(id);
   const isThere = (id: ContentId): boolean => contents.record(id) !== undefined;
-  return { inner, contents, draft, leave, ids, isThere, reads: () => reads };
+  return { inner, contents, draft, leave, ids, isThere, reads: () => reads, scans: () => scans };
 }
 
 test('a long row of contents that nothing refers to is gone through once, not from its beginning for each portion', async () => {
@@ -71,5 +74,26 @@ test('what is left behind the place where a portion ended goes with the next one
   expect(contents.collect()).toBe(false);
 
   expect([...ids, last].filter(isThere)).toEqual([]);
+  contents.close();
+});
+
+test('an idle store is not read by the collection, and a change or the release of a lease makes it read again', async () => {
+  const { contents, draft, leave, ids, isThere, scans } = await abandoned(3);
+  const lease = contents.lease(ids[0] as ContentId);
+  contents.collect();
+  contents.collect();
+  const before = scans();
+  for (let tick = 0; tick < 10; tick++) expect(contents.collect()).toBe(false);
+  expect(scans()).toBe(before);
+
+  lease.release();
+  contents.collect();
+  expect(ids.filter(isThere)).toEqual([]);
+
+  contents.collect();
+  const last = draft();
+  leave(last);
+  contents.collect();
+  expect(isThere(last)).toBe(false);
   contents.close();
 });

@@ -272,7 +272,8 @@ test('stock that could not be taken for a passing reason is taken later, and the
           throw new Error('EIO');
         };
       }
-      return target[name].bind(target);
+      const value = target[name];
+      return typeof value === 'function' ? value.bind(target) : value;
     },
   });
   const place = new Place(store, directory, 1024 * KIB);

@@ -14,6 +14,7 @@ export class MemoryStore implements StoreWriter {
   readonly #tables = new Map<TableName, Map<RowKey, readonly [unknown, unknown]>>();
   /** Keys by table and first member. */
   readonly #firsts = new Map<string, Set<RowKey>>();
+  changes = 0;
   #inTransaction = false;
   readonly #damaged = new Set<string>();
 
@@ -110,6 +111,7 @@ export class MemoryStore implements StoreWriter {
   }
 
   #set(table: TableName, key: unknown, text: RowKey, row: readonly [unknown, unknown] | undefined): void {
+    this.changes++;
     if (row === undefined) this.#table(table).delete(text);
     else this.#table(table).set(text, row);
     if (!Array.isArray(key)) return;
