@@ -10,6 +10,7 @@ import { HOLDING_LIMITS } from '../../src/server/holdings.ts';
 import { openParts } from '../../src/server/local-back-end.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import type { ReferenceServerOptions } from '../../src/server/server-options.ts';
+import { HeldRequest } from './held-request.ts';
 import { accessToken, signUp, type TestUser, texts } from './raw-client.ts';
 
 /** Everything that an account stores counts, and no kind of write fills the disk. */
@@ -248,6 +249,36 @@ describe('limits of an account', () => {
     expect((await user.client.get(versions[29] as string)).status).toBe(200);
     const all = texts((await user.client.get(`${file}/version`)).text, 'presentOnServer');
     expect(all.length).toBeLessThanOrEqual(20);
+  });
+
+  test('the oldest unfinished upload stays while it is active, however many others begin', async () => {
+    await open({ limits: { ...HOLDING_LIMITS, unfinishedMax: 5 } });
+    const file = await user.client.createFile(user.folder('2'), 'file');
+    const oldest = await newVersion(file);
+    const held = await HeldRequest.begin(server, user.client, `${oldest}/data`, { bodyBytes: 30_000, front: 'x' });
+    await expect.poll(() => server.uploadsUnderWay).toBe(1);
+    for (let at = 0; at < 20; at += 1) await newVersion(file);
+    await held.send('x'.repeat(29_999));
+
+    expect(await held.status()).toBe(200);
+    held.cut();
+    expect((await user.client.get(`${oldest}/data`)).bytes).toHaveLength(30_000);
+  });
+
+  test('the content of files stays: what only they could give room for is refused', async () => {
+    await open({ limits: { ...HOLDING_LIMITS, storageFactor: 1, rowsBytes: 0 } }, MIB);
+    const files: string[] = [];
+    const body = Buffer.alloc(90 * 1024);
+    for (let at = 0; at < 10; at += 1) {
+      const file = await user.client.createFile(user.folder('2'), `file ${at}`);
+      expect((await user.client.send('PUT', `${file}/data`, { body })).status).toBe(204);
+      files.push(file);
+    }
+    const file = await user.client.createFile(user.folder('2'), 'last');
+    const refused = await user.client.send('PUT', `${file}/data`, { body: Buffer.alloc(115 * 1024) });
+
+    expect(refused.status).toBe(413);
+    for (const each of files) expect((await user.client.get(`${each}/data`)).bytes).toHaveLength(body.byteLength);
   });
 
   test('a receiver of a share drops only versions of the file that he saves', async () => {

@@ -131,12 +131,14 @@ export const ENTRY_FUNCTIONS = `
 
   -- Deletes at most \`rows_max\` files and folders of an account that is being removed. Returns whether there are more.
   CREATE FUNCTION delete_some(the_uid text, rows_max integer) RETURNS boolean LANGUAGE plpgsql AS $$
-  DECLARE deleted bigint;
+  DECLARE locals text[];
   BEGIN
     PERFORM lock_account(the_uid);
-    DELETE FROM resources WHERE uid = the_uid AND local IN
-      (SELECT local FROM resources WHERE uid = the_uid LIMIT rows_max);
-    GET DIAGNOSTICS deleted = ROW_COUNT;
-    RETURN deleted = rows_max;
+    locals := ARRAY(SELECT local FROM resources WHERE uid = the_uid LIMIT rows_max);
+    -- Each file deletes its versions in a statement of its own: here all their blobs, in order.
+    PERFORM 1 FROM blobs WHERE name IN (SELECT blob FROM versions WHERE uid = the_uid AND file = ANY (locals))
+      ORDER BY name FOR UPDATE;
+    DELETE FROM resources WHERE uid = the_uid AND local = ANY (locals);
+    RETURN cardinality(locals) = rows_max;
   END $$;
 `;

@@ -15,13 +15,16 @@ export class Postgres {
   }
 
   /** @throws UsageError if the package for PostgreSQL is not installed */
-  static async open(url: string, options: { connectionsMax?: number } = {}): Promise<Postgres> {
+  static async open(
+    url: string,
+    options: { connectionsMax?: number; connectMsMax?: number; answerMsMax?: number } = {},
+  ): Promise<Postgres> {
     const { Pool, types } = await loadPostgres();
     const pool = new Pool({
       connectionString: url,
       max: options.connectionsMax ?? CONNECTIONS_MAX,
-      connectionTimeoutMillis: CONNECT_MS_MAX,
-      query_timeout: ANSWER_MS_MAX,
+      connectionTimeoutMillis: options.connectMsMax ?? CONNECT_MS_MAX,
+      query_timeout: options.answerMsMax ?? ANSWER_MS_MAX,
       idleTimeoutMillis: IDLE_MS,
       // Numbers of the service are below 2^53.
       types: { getTypeParser: (oid, format) => (oid === INT8 ? Number : types.getTypeParser(oid, format)) },
@@ -114,9 +117,12 @@ function refusal(code: string, { message, detail }: SqlError): Refusal {
   return new Refusal(status, message, status === 416 ? { 'Content-Range': `bytes */${detail ?? 0}` } : {});
 }
 
-/** Of no connection, a lost one, a database that is stopping or starting, and of a statement or a lock that took too long. */
+/**
+ * Of no connection, a lost one, a database that is stopping or starting, and of a statement or a lock that took too long or lost
+ * too often.
+ */
 function isPassing(code: string, { message }: Error): boolean {
-  return /^(08\w{3}|57\w{3}|53300|55P03|25006|E[A-Z]+)$/.test(code) || LOST.test(message);
+  return REPEATED.has(code) || /^(08\w{3}|57\w{3}|53300|55P03|25006|E[A-Z]+)$/.test(code) || LOST.test(message);
 }
 
 function notAnswering(cause: unknown): Refusal {

@@ -27,6 +27,9 @@ export class DatabaseProxy {
     return { proxy, url: url.replace(/host=[^&]*/, `host=${encodeURIComponent(proxy.#directory)}`) };
   }
 
+  /** While true, nothing passes, and no connection ends: a database that is gone without a word. */
+  isSilent = false;
+
   /** Whether the loss that was ordered last has happened. */
   get hasLost(): boolean {
     return this.#armed === null;
@@ -58,6 +61,7 @@ export class DatabaseProxy {
       });
     }
     client.on('data', (chunk) => {
+      if (this.isSilent) return;
       if (this.#armed !== null && chunk.includes(this.#armed.text)) {
         isLosing = true;
         const { loses } = this.#armed;
