@@ -92,7 +92,7 @@ export class FileHandle {
    * closes the original before the program has written a byte.
    */
   flush(): void {
-    if (this.#flags.access === 'read') return;
+    if (this.#flags.access === 'read' || this.#isBystander) return;
     this.#isClosedEmpty = this.file.isJustEmptied;
     if (this.#isClosedEmpty) return;
     this.file.flush();
@@ -144,7 +144,7 @@ export class FileHandle {
     const { files, view, onWritten } = this.#deps;
     const { file } = this;
     try {
-      if (this.#use === 'write') {
+      if (this.#use === 'write' && !this.#isBystander) {
         if (file.isJustEmptied) file.closedByWriter();
         // Writes of a shared mapping after the last close(2) arrive between flush and release.
         file.flush();
@@ -155,6 +155,11 @@ export class FileHandle {
       // A file that was deleted while open, even read-only, is deleted on the service after its last close.
       if (this.#use === 'write' || view.isNameless(file.ino)) onWritten(file.ino);
     }
+  }
+
+  /** Another program rewrites the file, and nothing was changed through this handle: closing it does not complete the rewrite. */
+  get #isBystander(): boolean {
+    return !this.#hasChanged && this.file.writing?.wasEmptied === true;
   }
 
   get #use(): 'read' | 'write' {

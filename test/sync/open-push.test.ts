@@ -98,6 +98,27 @@ test.each([
   expect(versionsOf('copy')[0]).toBe('the first half, the second half');
 });
 
+/** [S-stop-2, S-version-5] */
+test('a rewrite is not complete because another program closes the file', async () => {
+  await world.mount.writeFile('copy', Buffer.from('the older version'));
+  await world.converge();
+  const other = await world.mount.open('copy', O_RDWR);
+  const fd = await world.mount.open('copy', O_WRONLY | O_TRUNC);
+  await world.mount.write(fd, 0, Buffer.from('the first half, '));
+  await world.mount.close(other);
+  for (let at = 0; at < 4 * MINUTE_MS; at += 10_000) await world.pass(10_000);
+  expect(versionsOf('copy')).toEqual(['the older version']);
+
+  // Killed and started again.
+  const left = world;
+  const directory = left.side.snapshot();
+  await left.close();
+  world = await SyncedSide.build({ left, directory });
+  await world.converge();
+  expect((await world.mount.readFile('copy')).toString()).toBe('the older version');
+  expect(versionsOf('copy')).toEqual(['the older version']);
+});
+
 test('a file that a program rewrites by `> file` is pushed neither half-written nor empty', async () => {
   const ctx = { uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal };
   await world.mount.writeFile('copy', Buffer.from('the older version'));
