@@ -86,6 +86,13 @@ export const OPTIONS = {
     'trash',
     'what a deletion does: trash (move to the trash of the service) or forever (delete permanently)',
   ),
+  emptyTrash: choice(
+    '--empty-trash',
+    '<where>',
+    ['here', 'service'],
+    'here',
+    "what emptying a file manager's trash deletes: here (nothing on the service) or service (permanently, in its trash too)",
+  ),
   root: choice(
     '--root',
     '<what>',

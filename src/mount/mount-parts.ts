@@ -135,6 +135,7 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     options: {
       saveWindowMs: options.saveWindowMs,
       settleMs: options.settleMs,
+      emptyTrash: options.emptyTrash,
       uid: options.uid ?? owner.uid,
       gid: options.gid ?? owner.gid,
       umask: options.umask,

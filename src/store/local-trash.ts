@@ -32,6 +32,14 @@ export function isTrashFolder(reader: Reader, folder: Inode): boolean {
   return node?.kind === 'folder' && node.localOnly && isInTrash(reader, folder);
 }
 
+/** The root of the local trash above a folder that stands for the trash of the service; null for another folder. */
+export function trashRootAbove(reader: Reader, folder: Inode): Inode | null {
+  if (!isTrashFolder(reader, folder)) return null;
+  let top = folder;
+  for (const above of upwards(reader, folder, 'here')) top = above.ino;
+  return top;
+}
+
 /** Whether the move of an entry of the local trash, or of a folder above it, into the trash of the service is acknowledged. */
 export function isTrashedThere(reader: Reader, { ino, remote }: NodeRecord): boolean {
   if (remote === null) return false;

@@ -2,6 +2,7 @@ import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { Intent, Intents } from '../store/intents.ts';
+import { isTrashFolder } from '../store/local-trash.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
 import type { NameOutcome } from './name-outcome.ts';
@@ -41,6 +42,12 @@ export class IntentRecovery {
     const parentResource = store.get('node', parent)?.remote?.resource;
     const found = await changes.resource(intent.resource, node.kind, signal);
     const foundParent = folderOf(store, found?.parent);
+    if (node.local === null && isTrashFolder(store, parent)) {
+      // A permanent deletion in the trash: the plan repeats it, unless the resource was restored.
+      if (found === null) this.#deps.outcome.deleted(intent.id, intent.resource, this.#tombstonesBelow(ino));
+      else intents.forget(intent.id);
+      return;
+    }
     if (intent.action === 'trash') {
       // Its own folder may have another URL by now: then the node is still in it, not in the trash.
       if (found?.parent != null && foundParent === undefined && parentResource !== undefined)

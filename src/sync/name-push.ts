@@ -4,7 +4,7 @@ import type { Logger } from '../base/log.ts';
 import type { Inode, IntentId, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import type { Intents, NewIntent } from '../store/intents.ts';
 import { isTrashFolder } from '../store/local-trash.ts';
-import { listAnew } from '../store/node-table.ts';
+import { listAnew, removeNode } from '../store/node-table.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { Place } from './collision-memory.ts';
 import { CrossedMoves } from './crossed-moves.ts';
@@ -19,6 +19,7 @@ import { hadNoEffect, ParkedError, PostponedError } from './push-failure.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { OnTreeChange, RemoteNaming } from './remote-naming.ts';
 import { pathOf, type SyncEvent } from './sync-event.ts';
+import { TrashEmptying } from './trash-emptying.ts';
 import type { UrlChange } from './url-change.ts';
 
 export interface NamePushDeps {
@@ -54,12 +55,14 @@ export class NamePush {
   readonly #taken: NameCollisions;
   readonly #crossedMoves: CrossedMoves;
   readonly #deletePreflight: DeletePreflight;
+  readonly #trashEmptying: TrashEmptying;
 
   constructor(deps: NamePushDeps) {
     this.#deps = deps;
     this.#outcome = deps.outcome;
     this.#taken = new NameCollisions(deps);
     this.#crossedMoves = new CrossedMoves(deps);
+    this.#trashEmptying = new TrashEmptying(deps.changes);
     this.#deletePreflight = new DeletePreflight({ ...deps, mustBeGone: deps.outcome.mustBeGone.bind(deps.outcome) });
   }
 
@@ -98,6 +101,7 @@ export class NamePush {
     const node = store.get('node', ino);
     if (!node?.remote || node.local !== null) return 'done';
     const { resource, name, nameBefore } = node.remote;
+    if (isTrashFolder(store, node.remote.parent)) return this.#deleteTrashed(node, node.remote, below, signal);
     if (node.kind === 'folder' && !(await this.#deletePreflight.holdsOnly(node, below, signal))) return 'split';
     if (node.kind !== 'folder' && !(await this.#deletePreflight.isAsDeleted(node, node.remote, signal))) return 'done';
     // A listing has restored the node during the preflight.
@@ -129,6 +133,29 @@ export class NamePush {
     await this.#sent(id, () => changes.moveToTrash(resource, kind, remoteName, signal));
     this.#outcome.deleted(id, resource, []);
     onEvent({ type: 'deleted', path: folder === '' ? shownAs : `${folder}/${shownAs}`, to: 'trash', url: resource });
+  }
+
+  /** Deletes an entry of the trash of the service permanently. One that another client restored stays, and listings show it again. */
+  async #deleteTrashed(
+    { ino, kind }: NodeRecord,
+    { resource, name }: RemoteFacet,
+    below: readonly Inode[],
+    signal: AbortSignal,
+  ): Promise<'done'> {
+    const { store, changes, clock, naming, onEvent } = this.#deps;
+    const isThere = await this.#trashEmptying.isInTrash(resource, kind, signal);
+    if (!isThere || (kind === 'folder' && !(await this.#trashEmptying.emptyFolder(resource, signal)))) {
+      store.transact((tx) => {
+        const node = tx.get('node', ino);
+        if (node?.local === null && node.remote?.resource === resource) removeNode(tx, node, clock.nowMs());
+      });
+      return 'done';
+    }
+    const id = this.#begin(ino, { action: 'trash', parentResource: null, name: null, resource });
+    await this.#sent(id, () => changes.deleteForever(resource, kind, signal));
+    this.#outcome.deleted(id, resource, below);
+    onEvent({ type: 'deleted', path: naming.toFileName(name), to: 'forever', url: resource });
+    return 'done';
   }
 
   /**

@@ -56,9 +56,10 @@ export function planViewOf(deps: PlanViewDeps): PlanView {
     },
     occupants: (parent, remoteName) => index.occupants(parent, remoteName),
     remoteChildren: (folder) => index.remoteChildren(folder),
-    whoNeeds: ({ content, resource }) => {
+    whoNeeds: ({ content, resource, parent }) => {
       const needing = content === null ? null : index.whoNeeds(content);
-      if (needing !== null || options.deletion !== 'forever') return needing;
+      const isForever = options.deletion === 'forever' || isTrashFolder(store, parent);
+      if (needing !== null || !isForever) return needing;
       // The deletion includes all versions, also one that no node shows yet (the bytes of a conflicted copy). The bytes that a damaged node
       // needs are unknown.
       return index.whoNeeds(resource) ?? (content === null ? null : index.unreadable);

@@ -14,19 +14,13 @@ import type { Contents } from '../bytes/contents.ts';
 import { isWhole } from '../bytes/whole-content.ts';
 import { departedAttributes, departedWeight, forgetOldDeparted, keepDeparted } from '../store/departed-attributes.ts';
 import type { Intents } from '../store/intents.ts';
+import { isTrashFolder } from '../store/local-trash.ts';
 import { childOf, isDirty, isSuspect, newInode, writeNode } from '../store/node-table.ts';
 import { PINS_MAX, pinnedNodes, writePinnedNodes } from '../store/pinned-nodes.ts';
 import type { DepartedRecord, FileBytes, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { conflictName } from './conflict-name.ts';
 import type { ListingFence } from './listing-fence.ts';
-import {
-  isMissing,
-  type Listing,
-  type MergePlan,
-  type MergeView,
-  mergeEntries,
-  type NodeChange,
-} from './listing-merge.ts';
+import { type Listing, type MergePlan, type MergeView, mergeEntries, type NodeChange } from './listing-merge.ts';
 import { isEmpty } from './live-folder.ts';
 import { noteLocalFolders } from './local-folders.ts';
 import type { MergedAhead } from './merged-ahead.ts';
@@ -375,6 +369,7 @@ export class ListingApplication {
       child: (parent, name) => childOf(tx, parent, name),
       mayJudge: (ino) => this.#fence.mayJudge(ino, sequence),
       isStranger: this.#fence.strangers(folder.remote?.resource ?? null, sequence),
+      isTrash: (folder) => isTrashFolder(tx, folder),
       mayHoldAbandoned: (resource) => this.#intents.abandonedOf(resource).length > 0,
       newInode: () => newInode(tx),
       departed: (resource) => {
@@ -461,4 +456,14 @@ function take<T>(items: Iterator<T>, count: number): T[] {
     taken.push(next.value);
   }
   return taken;
+}
+
+/** Whether `child` is missing from a complete listing although it is known remotely. */
+function isMissing(view: Pick<MergeView, 'mayJudge'>, listing: Listing, child: NodeRecord): boolean {
+  return (
+    child.remote !== null &&
+    child.remote.parent === listing.folder &&
+    !listing.entries.has(child.remote.resource) &&
+    view.mayJudge(child.ino)
+  );
 }

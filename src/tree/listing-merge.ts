@@ -42,6 +42,8 @@ export interface MergeView {
   node(ino: Inode): NodeRecord | undefined;
   byResource(resource: ResourceUrl): NodeRecord | undefined;
   child(parent: Inode, name: string): NodeRecord | undefined;
+  /** Whether a folder stands for the trash of the service (`store/local-trash`). */
+  isTrash(folder: Inode): boolean;
   /** Whether the listing is valid for the node (`ListingFence.mayJudge`). */
   mayJudge(ino: Inode): boolean;
   /** Whether a resource without a node was created elsewhere (`ListingFence.strangers`). */
@@ -93,16 +95,6 @@ export function mergeEntries(view: MergeView, listing: Listing, batch: Iterable<
   const merge = new Merge(view, listing);
   for (const entry of batch) merge.entry(entry);
   return merge;
-}
-
-/** Whether `child` is missing from a complete listing although it is known remotely. */
-export function isMissing(view: Pick<MergeView, 'mayJudge'>, listing: Listing, child: NodeRecord): boolean {
-  return (
-    child.remote !== null &&
-    child.remote.parent === listing.folder &&
-    !listing.entries.has(child.remote.resource) &&
-    view.mayJudge(child.ino)
-  );
 }
 
 class Merge implements MergePlan {
@@ -175,7 +167,9 @@ class Merge implements MergePlan {
 
     if (local === null) {
       const mayBeOurs = this.#view.mayHoldAbandoned(base.resource);
-      if (mayBeOurs || !isRewritten(base, entry)) {
+      // Removed from the local trash, and restored elsewhere before that was pushed: it is shown again.
+      const isRestored = this.#view.isTrash(base.parent);
+      if (mayBeOurs || !(isRewritten(base, entry) || isRestored)) {
         // Deleted here, only renamed remotely: the deletion stands. Bytes that may be ours are left to the deletion's preflight.
         const reported = this.#remoteOf(entry, this.#view.names.toFileName(entry.name), base);
         if (moved || renamed) this.#put(node, { ...node, remote: mayBeOurs ? withBytesOf(base, reported) : reported });
@@ -184,8 +178,8 @@ class Merge implements MergePlan {
       const given = this.#nameFor(entry, node.ino);
       if (given === null) return;
       this.#restore(folder);
-      const local = this.#localOf(entry, node.kind, given);
       const remote = this.#remoteOf(entry, given, base);
+      const local = { ...this.#localOf(entry, node.kind, given), content: remote.content };
       // Programs that have the deleted file open keep it as a nameless file, separate from this one.
       this.#put(node, { ...node, remote: null });
       this.#put(undefined, { ...node, ino: this.#view.newInode(), local, remote });

@@ -13,7 +13,7 @@ import {
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { Intents } from '../store/intents.ts';
-import { isInTrash, isTrashedThere, isTrashFolder, setTrashRoot } from '../store/local-trash.ts';
+import { isInTrash, isTrashedThere, isTrashFolder, setTrashRoot, trashRootAbove } from '../store/local-trash.ts';
 import { childOf, newInode, removeNode, writeNode } from '../store/node-table.ts';
 import { pinnedNodes } from '../store/pinned-nodes.ts';
 import { rollbackRemovals, writeRollbackRemovals } from '../store/rollback-removals.ts';
@@ -68,7 +68,12 @@ export interface TreeDeps {
   readonly onReceived?: (changes: readonly ReceivedChange[]) => void;
   /** Files deleted remotely while open here are retained or recreated. */
   readonly openFiles?: () => Iterable<OpenHere>;
-  readonly options: NewcomerOptions & { readonly saveWindowMs: number; readonly settleMs: number };
+  readonly options: NewcomerOptions & {
+    readonly saveWindowMs: number;
+    readonly settleMs: number;
+    /** What is deleted when the local trash is emptied: nothing of the service, or also what its trash has. */
+    readonly emptyTrash?: 'here' | 'service';
+  };
 }
 
 /**
@@ -89,6 +94,7 @@ export class Tree {
   readonly #ownershipTransfer: OwnershipTransfer;
   readonly #listings: ListingApplication;
   readonly #changes: NodeChanges;
+  readonly #emptyTrash: 'here' | 'service';
 
   constructor(deps: TreeDeps) {
     this.#store = deps.store;
@@ -97,6 +103,7 @@ export class Tree {
     this.#intents = deps.intents;
     this.#clock = deps.clock;
     this.#changes = deps.changes;
+    this.#emptyTrash = deps.options.emptyTrash ?? 'here';
     this.vacated = new VacatedNames(deps.options);
     this.#ownershipTransfer = new OwnershipTransfer({
       ...deps,
@@ -298,8 +305,7 @@ export class Tree {
       if (what === 'file' && node.kind === 'folder') throw new FsError('EISDIR');
       if (what === 'folder' && node.kind !== 'folder') throw new FsError('ENOTDIR');
       if (what === 'folder') mustBeEmpty(tx, node);
-      // Emptying the local trash leaves that of the service alone.
-      if (this.#isTrashedThere(tx, node)) removeNode(tx, node, nowMs);
+      if (this.#isTrashedThere(tx, node)) this.#removeTrashed(tx, node, nowMs);
       else writeNode(tx, node, { ...node, local: null }, nowMs);
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
       return node;
@@ -462,6 +468,15 @@ export class Tree {
   /** A push in flight is recovered first: its tombstone stays. */
   #isTrashedThere(tx: Transaction, node: NodeRecord): boolean {
     return isTrashedThere(tx, node) && this.#intents.ownedBy(node.ino) === undefined;
+  }
+
+  /** Emptying the local trash leaves that of the service alone, or deletes the entry of that one: then a tombstone remains. */
+  #removeTrashed(tx: Transaction, node: NodeRecord, nowMs: number): void {
+    const { remote } = node;
+    const root = this.#emptyTrash === 'service' && remote !== null ? trashRootAbove(tx, remote.parent) : null;
+    if (remote === null || root === null) removeNode(tx, node, nowMs);
+    // The folders of the local trash may be removed next; its root stays.
+    else writeNode(tx, node, { ...node, local: null, remote: { ...remote, parent: root } }, nowMs);
   }
 
   #firstContent(tx: Transaction, init: NodeInit): ContentId | null {

@@ -344,3 +344,190 @@ test('the trash is the same after a restart', async () => {
   await synced.converge();
   expect(synced.service.tree()).toEqual(new Map([['/file', 'theirs']]));
 });
+
+describe('with --empty-trash service', () => {
+  let file: ResourceUrl;
+  let folder: ResourceUrl;
+  let other: ResourceUrl;
+
+  beforeEach(async () => {
+    await synced.close();
+    synced = await SyncedSide.build({ emptyTrash: 'service' });
+    mount = mountedBy(UID);
+    other = synced.service.add('folder', MODEL_ROOT, 'other');
+    folder = synced.service.add('folder', MODEL_ROOT, 'folder');
+    file = synced.service.add('file', folder, 'file', Buffer.from('theirs'));
+    synced.service.add('file', synced.service.add('folder', folder, 'unlisted'), 'unseen', Buffer.from('unseen'));
+    await mount.readFile('folder/file');
+    await mount.readdir('other');
+    await prepare();
+    await mount.mkdir(`${TRASH}/expunged`, 0o700);
+  });
+
+  /** As gvfs: the entry goes to `expunged`, and is deleted there with everything in it. */
+  async function empty(name: string, entries: readonly string[] = []): Promise<void> {
+    await mount.rename(`${FILES}/${name}`, `${TRASH}/expunged/1234`);
+    await mount.unlink(`${TRASH}/info/${name}.trashinfo`);
+    for (const entry of entries) {
+      if ((await mount.stat(`${TRASH}/expunged/1234/${entry}`)).kind === 'folder')
+        await mount.rmdir(`${TRASH}/expunged/1234/${entry}`);
+      else await mount.unlink(`${TRASH}/expunged/1234/${entry}`);
+    }
+    if (entries.length > 0) await mount.rmdir(`${TRASH}/expunged/1234`);
+    else await mount.unlink(`${TRASH}/expunged/1234`);
+  }
+
+  /** [S-trash-6] */
+  test('emptying the local trash deletes a file permanently, also after a restart without the service', async () => {
+    await trash('folder/file');
+    await synced.converge();
+    expect(synced.service.look(file)?.parent).toBe(MODEL_TRASH);
+    await empty('file');
+    await mount.rmdir(`${TRASH}/expunged`);
+    await synced.close('keep');
+    synced = await SyncedSide.build({ left: synced, emptyTrash: 'service' });
+    mount = mountedBy(UID);
+    expect(synced.sync.status().pending).toBe(1);
+    await synced.converge();
+
+    expect(synced.service.look(file)).toBeNull();
+    expect(synced.sync.status().pending).toBe(0);
+    expect([...synced.service.tree().keys()].sort()).toEqual([
+      '/folder',
+      '/folder/unlisted',
+      '/folder/unlisted/unseen',
+      '/other',
+    ]);
+  });
+
+  /** [S-trash-6] */
+  test('a folder is deleted permanently with everything in it, and nothing is orphaned', async () => {
+    await trash('folder');
+    await synced.converge();
+    await empty('folder', ['file', 'unlisted']);
+    await synced.converge();
+
+    expect([...synced.service.resources.keys()].sort()).toEqual([MODEL_ROOT, MODEL_TRASH, other].sort());
+  });
+
+  /** [S-trash-6] */
+  test.each(['before the deletion', 'during the deletion'])(
+    'a folder that was restored elsewhere %s stays, and is shown again',
+    async (when) => {
+      const { service } = synced;
+      await trash('folder');
+      await synced.converge();
+      await empty('folder', ['file', 'unlisted']);
+      const restore = (): void => {
+        (service.resources.get(folder) as { parent: ResourceUrl }).parent = other;
+      };
+      if (when === 'before the deletion') restore();
+      else {
+        const { deleteForever } = service;
+        let deleted = 0;
+        service.deleteForever = async (...call) => {
+          await deleteForever.call(service, ...call);
+          if (deleted++ === 0) restore();
+        };
+      }
+      await synced.converge();
+      await synced.side.freshness.refresh();
+      synced.clock.advance(10 * 60_000);
+
+      expect(service.look(folder)?.parent).toBe(other);
+      expect(service.childrenOf(folder)).not.toEqual([]);
+      expect(await names('other')).toEqual(['folder']);
+      expect(synced.sync.status().pending).toBe(0);
+    },
+  );
+
+  /** [S-trash-6] */
+  test('a file that was restored elsewhere before the deletion stays, and is shown again', async () => {
+    await trash('folder/file');
+    await synced.converge();
+    await empty('file');
+    (synced.service.resources.get(file) as { parent: ResourceUrl }).parent = other;
+    await synced.converge();
+    synced.clock.advance(40_000);
+
+    expect(await names('other')).toEqual(['file']);
+    expect((await mount.readFile('other/file')).toString()).toBe('theirs');
+  });
+
+  test('a conflicted copy gets its bytes before the file whose version they are is deleted permanently', async () => {
+    const { service } = synced;
+    service.addVersion(file, Buffer.from('of others'));
+    await mount.writeFile('folder/file', Buffer.from('ours'));
+    // The copy is not sent for some time.
+    service.auto = (name) => ({
+      type: /^(create|copy)/.test(name) && !name.includes(file) ? 'lose-request' : 'answer',
+    });
+    for (let round = 0; round < 3; round++) await synced.pass(3_000);
+    expect((await names('folder')).length).toBe(3);
+    await trash('folder/file');
+    for (let round = 0; round < 3; round++) await synced.pass(3_000);
+    expect(service.look(file)?.parent).toBe(MODEL_TRASH);
+    await empty('file');
+    for (let round = 0; round < 3; round++) await synced.pass(3_000);
+    expect(service.look(file)).not.toBeNull();
+    service.auto = () => ({ type: 'answer' });
+    await synced.converge();
+
+    expect(service.look(file)).toBeNull();
+    expect([...service.tree().values()]).toContain('of others');
+  });
+
+  /** [S-trash-6] */
+  test('a listing that shows a restored file before its permanent deletion shows it here again', async () => {
+    await trash('folder/file');
+    await synced.converge();
+    await empty('file');
+    (synced.service.resources.get(file) as { parent: ResourceUrl }).parent = other;
+    await synced.side.freshness.refresh();
+    synced.clock.advance(40_000);
+    expect(await names('other')).toEqual(['file']);
+    await synced.converge();
+
+    expect(synced.service.look(file)?.parent).toBe(other);
+    expect(await names('other')).toEqual(['file']);
+    expect((await mount.readFile('other/file')).toString()).toBe('theirs');
+  });
+
+  /** [S-trash-6] */
+  test('an entry whose move to the trash was not pushed stays in the trash of the service', async () => {
+    await trash('folder/file');
+    await mount.unlink(`${FILES}/file`);
+    await synced.converge();
+    expect(synced.service.look(file)?.parent).toBe(MODEL_TRASH);
+  });
+
+  test('a permanent deletion whose response is lost is repeated until the resource is gone', async () => {
+    const { service } = synced;
+    await trash('folder/file');
+    await synced.converge();
+    await empty('file');
+    let lost = 0;
+    service.auto = (name) => {
+      if (!name.startsWith('delete ') || lost >= 3) return { type: 'answer' };
+      return { type: ++lost < 3 ? 'lose-request' : 'lose-reply' };
+    };
+    await synced.converge();
+    expect(lost).toBe(3);
+    expect(service.look(file)).toBeNull();
+    expect(synced.sync.status().pending).toBe(0);
+  });
+
+  test('a new file of the emptied name takes nothing over, and is not the save of a deleted one', async () => {
+    await trash('folder/file');
+    await synced.converge();
+    await empty('file');
+    await mount.writeFile('folder/file', Buffer.from('new'));
+    await trash('folder/file');
+    await synced.converge();
+    await mount.rename(`${FILES}/file`, 'folder/file');
+    await synced.converge();
+
+    expect(synced.service.look(file)).toBeNull();
+    expect(synced.service.tree().get('/folder/file')).toBe('new');
+  });
+});

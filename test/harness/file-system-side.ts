@@ -103,7 +103,7 @@ export class FileSystemSide {
       log,
       changes: this.changes,
       openFiles: () => this.inUse.open(),
-      options: { saveWindowMs: 60_000, settleMs: 2_000 },
+      options: { saveWindowMs: 60_000, settleMs: 2_000, ...(options.emptyTrash && { emptyTrash: options.emptyTrash }) },
     });
     Tree.createRoot(store, clock, {
       resource: options.root ?? ROOT_RESOURCE,
@@ -224,6 +224,7 @@ export interface SideOptions {
   readonly pace?: WritePace;
   /** Size of a file of the journal; small, unless told: thousands of file-system sides would write gigabytes. */
   readonly segmentBytes?: number;
+  readonly emptyTrash?: 'service';
   readonly contents?: {
     readonly inlineMaxBytes?: number;
     readonly cacheBytes?: number;

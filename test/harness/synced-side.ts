@@ -49,7 +49,7 @@ export class SyncedSide {
     left,
     deletion = 'trash',
     ...options
-  }: Pick<SideOptions, 'contents' | 'directory' | 'disk' | 'pace' | 'segmentBytes' | 'listing'> & {
+  }: Pick<SideOptions, 'contents' | 'directory' | 'disk' | 'pace' | 'segmentBytes' | 'listing' | 'emptyTrash'> & {
     /** How many wait for the disk because the test wants it so. */
     readonly heldSyncs?: () => number;
     readonly left?: SyncedSide;
