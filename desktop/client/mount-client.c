@@ -569,7 +569,10 @@ CfsState cfs_client_state(CfsClient *client, const char *path) {
 
 /* ---- actions ---- */
 
-/* In a thread, which may wait. The first line of the answer is enough: a `pin` is set then, and the mount continues it alone. */
+/*
+ * In a thread, which may wait; over a connection of its own. The first line of the answer is enough: a `pin` is set then, and the mount
+ * continues it alone.
+ */
 static void run_action(GTask *task, gpointer source, gpointer data, GCancellable *cancellable) {
   (void)source;
   const char *const *words = data;
@@ -601,6 +604,12 @@ static void free_action(gpointer data) {
   g_free(action);
 }
 
+/* Whether an `evict` deleted no local copy. */
+static gboolean has_freed_nothing(JsonNode *answer) {
+  JsonObject *result = answer != NULL && JSON_NODE_HOLDS_OBJECT(answer) ? object_of(json_node_get_object(answer), "result") : NULL;
+  return result != NULL && json_object_get_int_member_with_default(result, "files", 0) == 0;
+}
+
 static void on_acted(GObject *source, GAsyncResult *result, gpointer data) {
   (void)source;
   g_autoptr(GError) error = NULL;
@@ -611,10 +620,13 @@ static void on_acted(GObject *source, GAsyncResult *result, gpointer data) {
   g_autoptr(JsonNode) answer = line == NULL ? NULL : json_from_string(line, NULL);
   JsonObject *failure = answer == NULL || !JSON_NODE_HOLDS_OBJECT(answer) ? NULL : object_of(json_node_get_object(answer), "error");
   const char *message = error != NULL ? error->message : failure != NULL ? text_of(failure, "message") : NULL;
+  if (failure != NULL && message == NULL) message = "the mount refused it";
+  if (message == NULL && g_strcmp0(action->method, "evict") == 0 && has_freed_nothing(answer))
+    message = "It is in use, not pushed yet, or not on this machine.";
   const char *below;
   Mount *mount = mount_of(client, action->path, &below);
   if (mount != NULL) queue_upwards(mount, below);
-  if (action->done != NULL) action->done(failure != NULL && message == NULL ? "the mount refused it" : message, action->data);
+  if (action->done != NULL) action->done(message, action->data);
   free_action(action);
   next_action(client);
 }

@@ -1,10 +1,11 @@
 /*
- * The extension for Nautilus 43 and later: emblems for files in a mount of cfs. It never waits: it answers with what is known, asks the
+ * The extension for Nautilus 43 and later: emblems and a menu for files in a mount of cfs. It never waits: it answers with what is known, asks the
  * mount, and lets Nautilus ask again when the answer differs. It keeps no object of Nautilus; files are found again by their path.
  */
 #include <nautilus-extension.h>
 
 #include "../client/mount-client.h"
+#include "cloud-menu.h"
 
 #define CFS_TYPE_PROVIDER (cfs_provider_get_type())
 G_DECLARE_FINAL_TYPE(CfsProvider, cfs_provider, CFS, PROVIDER, GObject)
@@ -53,8 +54,30 @@ static void info_provider_init(NautilusInfoProviderInterface *interface) {
   interface->cancel_update = cancel_update;
 }
 
+static GList *get_file_items(NautilusMenuProvider *provider, GList *files) {
+  g_autoptr(GPtrArray) paths = g_ptr_array_new_with_free_func(g_free);
+  for (GList *each = files; each != NULL; each = each->next) {
+    g_autoptr(GFile) location = nautilus_file_info_get_location(each->data);
+    const char *path = location == NULL ? NULL : g_file_peek_path(location);
+    if (path == NULL) return NULL;
+    g_ptr_array_add(paths, g_strdup(path));
+  }
+  return cloud_menu_items(CFS_PROVIDER(provider)->client, paths);
+}
+
+static GList *get_background_items(NautilusMenuProvider *provider, NautilusFileInfo *folder) {
+  GList files = {.data = folder};
+  return get_file_items(provider, &files);
+}
+
+static void menu_provider_init(NautilusMenuProviderInterface *interface) {
+  interface->get_file_items = get_file_items;
+  interface->get_background_items = get_background_items;
+}
+
 G_DEFINE_DYNAMIC_TYPE_EXTENDED(CfsProvider, cfs_provider, G_TYPE_OBJECT, 0,
-                               G_IMPLEMENT_INTERFACE_DYNAMIC(NAUTILUS_TYPE_INFO_PROVIDER, info_provider_init))
+                               G_IMPLEMENT_INTERFACE_DYNAMIC(NAUTILUS_TYPE_INFO_PROVIDER, info_provider_init)
+                                   G_IMPLEMENT_INTERFACE_DYNAMIC(NAUTILUS_TYPE_MENU_PROVIDER, menu_provider_init))
 
 static void cfs_provider_init(CfsProvider *provider) { provider->client = cfs_client_new(on_news, provider); }
 

@@ -240,6 +240,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
       port: given.port('--port') ?? 0,
       hosts: given.texts('--host'),
       open: given.has('--open'),
+      path: given.argument(0),
       until: untilInterrupted(),
     });
   },

@@ -239,7 +239,7 @@ export const COMMANDS = [
   {
     name: 'web',
     summary: 'serve a page that shows and manages all accounts, on this machine and for this user only',
-    args: [],
+    args: [optional('path', 'a file or folder in the mount: the page begins there')],
     flags: [
       toggle('--open', 'open the page in the browser ($BROWSER, or the default of the desktop)'),
       { flag: '--port', placeholder: '<number>', help: 'the port on 127.0.0.1; default: any free one' },

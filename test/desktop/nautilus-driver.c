@@ -5,6 +5,7 @@
  *   ping           prints `pong`: the main loop runs
  *   menu PATH...   prints `menu` and the labels of the menu, each after a tab
  *   click LABEL    activates that item of the last menu
+ * What the extension says to a person is printed as `said<tab>TEXT`.
  */
 #include <gio/gunixinputstream.h>
 #include <gmodule.h>
@@ -113,7 +114,8 @@ static void print_menu(GList *of, const char *indent) {
     printf("\t%s%s%s", indent, label, is_sensitive ? "" : " (off)");
     if (menu == NULL) continue;
     g_autolist(NautilusMenuItem) below = nautilus_menu_get_items(menu);
-    print_menu(below, "> ");
+    g_autofree char *deeper = g_strconcat(indent, "> ", NULL);
+    print_menu(below, deeper);
     g_object_unref(menu);
   }
 }
@@ -191,8 +193,15 @@ static void extension_class_init(ExtensionClass *class) {
   class->unload = unload;
 }
 
+static void print_message(const char *domain, GLogLevelFlags level, const char *message, gpointer data) {
+  (void)domain, (void)level, (void)data;
+  g_autofree char *line = g_strdelimit(g_strdup(message), "\n", ' ');
+  printf("said\t%s\n", line);
+}
+
 int main(int argc, char **argv) {
   if (argc != 2) return 2;
+  g_log_set_handler("cfs", G_LOG_LEVEL_MESSAGE, print_message, NULL);
   setvbuf(stdout, NULL, _IOLBF, 0);
   all = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, g_object_unref);
   nautilus_file_info_getter = get_file;

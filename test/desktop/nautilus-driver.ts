@@ -81,6 +81,38 @@ export class NautilusDriver {
     await expect.poll(last, { timeout: 30_000, interval: 20 }).toBe(`${path}\t${emblem}`);
   }
 
+  /** As `shows`, of a mount that the extension has still to find: it looks for mounts when a file is shown. */
+  async showsInTheEnd(path: string, emblem: string): Promise<void> {
+    const isShown = async (): Promise<boolean> => {
+      await this.answers('show', path);
+      return this.#lines.includes(`${path}\t${emblem}`);
+    };
+    await expect.poll(isShown, { timeout: 30_000 }).toBe(true);
+  }
+
+  /** Waits until the extension said it to the person. @returns all of the message */
+  async says(text: string): Promise<string> {
+    const said = (): string => this.#lines.findLast((line) => line.startsWith('said\t') && line.includes(text)) ?? '';
+    await expect.poll(said, { timeout: 30_000, interval: 20 }).not.toBe('');
+    return said();
+  }
+
+  /** The labels of the menu of a selection. */
+  async menu(...paths: readonly string[]): Promise<readonly string[]> {
+    const lines = await this.answers('menu', ...paths);
+    return (
+      lines
+        .find((line) => line.startsWith('menu'))
+        ?.split('\t')
+        .slice(1) ?? []
+    );
+  }
+
+  async click(label: string, ...paths: readonly string[]): Promise<void> {
+    expect(await this.menu(...paths)).toEqual(expect.arrayContaining([expect.stringMatching(new RegExp(`${label}$`))]));
+    expect(await this.answers('click', label)).toContain('clicked');
+  }
+
   /** Returns when the main loop has answered: it does not wait for a mount. @returns the lines since the call */
   async answers(...words: readonly string[]): Promise<readonly string[]> {
     const from = this.#lines.length;

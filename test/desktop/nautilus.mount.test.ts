@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFailed } from 'vitest';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { testUnless, titled } from '../harness/requirement.ts';
+import { PROJECT } from '../imports.ts';
 import { BuiltExtension, missingForExtension, NautilusDriver } from './nautilus-driver.ts';
 
 /** The extension of Nautilus, driven by a program with the interfaces of Nautilus and without windows. */
@@ -21,6 +22,15 @@ const NO_ANSWERS = [
     '{"id":1,"result":{"directory":1,"states":2}}',
     '{"id":1,"error":{}}',
   ].map((line) => `${line}\n`),
+];
+const MENU_OF_FILE = [
+  'Cloud',
+  '> Versions…',
+  '> Restore Previous Version',
+  '> Keep on This Machine',
+  '> Free Space',
+  '> Copy Public Link',
+  '> Show in the Page',
 ];
 const COPY = 'a (conflicted copy 2026-11-20 not from laptop).txt';
 
@@ -40,8 +50,24 @@ describe.skipIf(MISSING !== null)(titled('the extension of Nautilus', MISSING), 
 
     beforeEach(async () => {
       mount = await MountFixture.start();
-      driver = new NautilusDriver(built, mount.env());
+      driver = new NautilusDriver(built, { ...mount.env(), ...programs() });
     });
+
+    /** `cfs` on the path, and a browser that keeps what it is to show. */
+    function programs(): Readonly<Record<string, string>> {
+      const browser = join(mount.env().HOME as string, 'a-browser');
+      writeFileSync(browser, `#!/bin/sh\ncat "$1" > '${browser}.saw'\n`, { mode: 0o755 });
+      return { PATH: `${join(PROJECT, 'bin')}:${process.env.PATH}`, BROWSER: browser };
+    }
+
+    async function pageShown(): Promise<string> {
+      const saw = join(mount.env().HOME as string, 'a-browser.saw');
+      const address = (): string => (existsSync(saw) ? readFileSync(saw, 'utf8') : '');
+      await expect.poll(address, { timeout: 30_000 }).toContain('</title>');
+      const [, route = ''] = /url=http:[^#]*#[\w-]{32}([^"]*)"/.exec(address()) ?? [];
+      rmSync(saw);
+      return decodeURIComponent(route);
+    }
 
     afterEach(async () => {
       await driver?.dispose();
@@ -83,6 +109,48 @@ describe.skipIf(MISSING !== null)(titled('the extension of Nautilus', MISSING), 
         elsewhere.send('show', '/etc/passwd');
         await elsewhere.shows('/etc/passwd', '');
         await elsewhere.dispose();
+      },
+    );
+
+    /** [S-desktop-8] */
+    testUnless(NO_MOUNT)(
+      'the menu pins, frees, restores, links, and opens the page',
+      { timeout: 120_000 },
+      async () => {
+        onTestFailed(mount.printLogs);
+        const file = at("it's a file.txt");
+        await mount.run(`mkdir sub; echo one > "it's a file.txt"`);
+        await mount.sync();
+        await mount.run(`echo two > "it's a file.txt"`);
+        await mount.sync();
+        driver.send('show', file);
+        driver.send('show', at('sub'));
+        await expect.poll(() => driver.menu(file), { timeout: 30_000 }).toEqual(MENU_OF_FILE);
+        const MENU_OF_BOTH = ['Cloud', '> Keep on This Machine', '> Free Space'];
+        await expect.poll(() => driver.menu(file, at('sub')), { timeout: 30_000 }).toEqual(MENU_OF_BOTH);
+        expect(await driver.menu(file, '/etc/passwd')).toEqual([]);
+
+        await driver.click('Keep on This Machine', file);
+        await driver.shows(file, 'cfs-pinned');
+        expect(await driver.menu(file)).toContain('> Free Space (off)');
+        await driver.click('Stop Keeping on This Machine', file);
+        await driver.shows(file, '');
+        await driver.click('Free Space', file);
+        await driver.shows(file, 'cfs-cloud-only');
+        await driver.click('Copy Public Link', file);
+        expect(await driver.says('public link')).toContain('http://');
+        await driver.click('Restore Previous Version', file);
+        await driver.says('is restored');
+        expect((await mount.run(`cat "it's a file.txt"`)).stdout).toBe('one\n');
+        await driver.click('Versions…', file);
+        const { accounts } = JSON.parse((await mount.cfs(['status', '--json'])).stdout);
+        expect(await pageShown()).toBe(`/file/${accounts[0].name}/it's a file.txt`);
+        await driver.click('Show in the Page', at('sub'));
+        expect(await pageShown()).toBe(`/files/${accounts[0].name}/sub`);
+        await mount.cfs(['pause']);
+        await mount.run('echo new > new');
+        await driver.click('Free Space', at('new'));
+        await driver.says('No space is freed');
       },
     );
 
@@ -153,22 +221,39 @@ describe.skipIf(MISSING !== null)(titled('the extension of Nautilus', MISSING), 
       const driver = new NautilusDriver(built, { XDG_RUNTIME_DIR: home, XDG_STATE_HOME: home });
       const file = join(home, 'mnt', 'file');
       let isAnswering = true;
-      server.on('connection', (socket: Socket) => answerStates(socket, join(home, 'mnt'), () => isAnswering));
+      server.on('connection', (socket: Socket) =>
+        answerStates(socket, join(home, 'mnt'), 'pending', () => isAnswering),
+      );
       await expect.poll(() => connections.length, { timeout: 30_000 }).toBeGreaterThan(0);
       for (const socket of connections) socket.destroy();
 
-      await expect
-        .poll(
-          async () => {
-            await driver.answers('show', file);
-            return driver.lines.includes(`${file}\tcfs-pending`);
-          },
-          { timeout: 30_000 },
-        )
-        .toBe(true);
+      await driver.showsInTheEnd(file, 'cfs-pending');
       isAnswering = false;
 
       await driver.shows(file, '');
+      await driver.dispose();
+    });
+
+    /** [S-desktop-8] */
+    testUnless(MISSING)('a change that needs attention can be retried, and discarded with a second click', async () => {
+      const driver = new NautilusDriver(built, { XDG_RUNTIME_DIR: home, XDG_STATE_HOME: home });
+      const files = ['a', 'b'].map((name) => join(home, 'mnt', name));
+      const [first = ''] = files;
+      server.on('connection', (socket: Socket) => answerStates(socket, join(home, 'mnt'), 'parked:quota'));
+      await expect.poll(() => connections.length, { timeout: 30_000 }).toBeGreaterThan(0);
+      for (const socket of connections) socket.destroy();
+      for (const file of files) await driver.showsInTheEnd(file, 'cfs-attention');
+
+      await driver.click('Retry', ...files);
+      await driver.says('The change is not retried: not now');
+      await expect.poll(() => received, { timeout: 30_000 }).toContain('"method":"retry","params":{"path":"b"}');
+      expect(received).toContain('"method":"retry","params":{"path":"a"}');
+      expect((await driver.menu(first)).slice(-2)).toEqual(['> Discard', '> > Discard My Changes Permanently']);
+      expect(await driver.answers('click', 'Discard')).toContain('clicked');
+      expect(received).not.toContain('discard');
+      await driver.click('Discard My Changes Permanently', first);
+      const call = '"method":"discard","params":{"path":"a","isSure":true}';
+      await expect.poll(() => received, { timeout: 30_000 }).toContain(call);
       await driver.dispose();
     });
 
@@ -197,8 +282,8 @@ describe.skipIf(MISSING !== null)(titled('the extension of Nautilus', MISSING), 
   });
 });
 
-/** A mount whose files are all pending, while it answers. */
-function answerStates(socket: Socket, directory: string, isAnswering: () => boolean): void {
+/** A mount all of whose files have that state, while it answers. It refuses everything else. */
+function answerStates(socket: Socket, directory: string, state: string, isAnswering = () => true): void {
   let text = '';
   socket.on('data', (chunk) => {
     text += chunk;
@@ -206,9 +291,9 @@ function answerStates(socket: Socket, directory: string, isAnswering: () => bool
     text = lines.pop() ?? '';
     for (const line of lines) {
       const { id, method, params } = JSON.parse(line);
-      const states = (params.paths ?? []).map(() => ({ kind: 'file', state: 'pending', pinned: 'none', here: 'all' }));
-      if (method === 'states' && isAnswering())
-        socket.write(`${JSON.stringify({ id, result: { directory, states } })}\n`);
+      const states = (params.paths ?? []).map(() => ({ kind: 'file', state, pinned: 'none', here: 'all' }));
+      const answer = method === 'states' ? { result: { directory, states } } : { error: { message: 'not now' } };
+      if (method !== 'watch' && isAnswering()) socket.write(`${JSON.stringify({ id, ...answer })}\n`);
     }
   });
 }

@@ -99,6 +99,19 @@ testHere(
   },
 );
 
+/** [S-web-10] */
+testHere('an address with a code and a place leads to that place, and loses the code', async () => {
+  program = await PageProgram.start(home.env);
+  const [, code = ''] = /its code, for one browser: (\S+)/.exec(program.output) ?? [];
+  const { page, troubles } = await openPage(browser);
+
+  await page.goto(`${program.origin}/#${code}/trash/someone%40example`);
+
+  await page.getByRole('heading', { name: 'Trash' }).waitFor();
+  expect(page.url()).toBe(`${program.origin}/#/trash/someone%40example`);
+  expect(troubles).toEqual([]);
+});
+
 /** What ps(1) shows another user of this machine, again and again until `stop`. */
 async function watchAsNobody(): Promise<{ readonly stop: () => Promise<string> }> {
   const loop = 'while :; do ps -ewwo args; sleep 0.05; done';

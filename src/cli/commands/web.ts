@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import type { Clock } from '../../base/clock.ts';
 import type { Paths } from '../../config/paths.ts';
 import { formatDuration } from '../../config/units.ts';
+import { callControl } from '../../control/client.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import { OpeningFile } from '../../web/opening-file.ts';
@@ -10,6 +11,7 @@ import { IDLE_MS_MAX, PageServer } from '../../web/page-server.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { bytesActions } from '../web/bytes-actions.ts';
 import { pageActions } from '../web/page-actions.ts';
+import { mountAndPath } from './sync.ts';
 
 /** How long the file for the browser exists at most: a browser that starts is slow. */
 const OPENING_MS_MAX = 120_000;
@@ -30,10 +32,13 @@ export async function webCommand(
     readonly port: number;
     readonly hosts: readonly string[];
     readonly open: boolean;
+    /** A file or folder in a mount, at which the page begins; null: at the overview. */
+    readonly path: string | null;
     /** Aborted when the page is to end. */
     readonly until: AbortSignal;
   },
 ): Promise<number> {
+  const route = flags.path === null ? '' : await routeOf(deps.paths, flags.path);
   const server = await PageServer.listen(
     { ...deps, actions: pageActions(deps), bytes: bytesActions(deps), files: readPageFiles() },
     { port: flags.port, hosts: flags.hosts },
@@ -41,7 +46,7 @@ export async function webCommand(
   let opening: OpeningFile | null = null;
   try {
     deps.print(`the page: ${server.origin}/\n`);
-    if (flags.open) opening = openBrowser(deps, server);
+    if (flags.open) opening = openBrowser(deps, server, route);
     else deps.print(`its code, for one browser: ${server.newCode(() => {})}\n`);
     deps.print(`it ends with Ctrl-C, or when no browser has shown it for ${formatDuration(IDLE_MS_MAX)}\n`);
     await aborted(AbortSignal.any([flags.until, server.idle]));
@@ -52,10 +57,18 @@ export async function webCommand(
   return exitCode('ok');
 }
 
+/** The part of the page's address that shows a file or a folder. @throws UsageError (missing, notMounted) */
+async function routeOf(paths: Paths, file: string): Promise<string> {
+  const { mount, path } = await mountAndPath(paths, { file, account: null });
+  const { kind } = await callControl(mount.socketPath, 'locate', { path });
+  const names = (path ?? '').split('/').filter((name) => name !== '');
+  return ['', kind === 'folder' ? 'files' : 'file', mount.name, ...names].map(encodeURIComponent).join('/');
+}
+
 /** The command in $BROWSER, else that of the desktop. Its failure leaves the page usable. */
-function openBrowser(deps: Deps, server: PageServer): OpeningFile {
+function openBrowser(deps: Deps, server: PageServer, route: string): OpeningFile {
   const code = server.newCode(() => opening.remove());
-  const opening = new OpeningFile(deps.paths, { origin: server.origin, code });
+  const opening = new OpeningFile(deps.paths, { origin: server.origin, code, route });
   deps.clock.after(OPENING_MS_MAX, () => opening.remove());
   const program = deps.env.BROWSER || 'xdg-open';
   const failed = (why: string): void =>

@@ -14,11 +14,11 @@ export class SignedOutError extends Error {
   override readonly name = 'SignedOutError';
 }
 
-/** The code in the address; null if there is none. The address bar and the history do not keep it. */
+/** The code in the address, before the place to show; null if there is none. The address bar and the history do not keep it. */
 export function takeCodeOfAddress(): string | null {
-  const [, code] = /^#([\w-]{32})$/.exec(location.hash) ?? [];
+  const [, code, route] = /^#([\w-]{32})(\/.*)?$/.exec(location.hash) ?? [];
   if (code === undefined) return null;
-  history.replaceState(null, '', '/');
+  history.replaceState(null, '', route === undefined ? '/' : `/#${route}`);
   return code;
 }
 
