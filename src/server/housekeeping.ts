@@ -2,9 +2,8 @@ import { readFileSync } from 'node:fs';
 import { StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import { finishRemovals } from './account-removal.ts';
-import type { Blobs } from './blobs.ts';
-import type { VersionRow } from './rows.ts';
 import type { Parts } from './server-parts.ts';
+import { type CheckedVersions, checkVersions } from './version-check.ts';
 
 /**
  * After a reboot, a partial upload is trusted only up to its synced length: a power cut may have left zeros after it.
@@ -124,43 +123,12 @@ export async function sweepBlobs({
 /** A silent connection is closed after two minutes; writing the last bytes to disk takes additional time. */
 const ORPHAN_AFTER_MS = 3600_000;
 
-/** A fault that `checkBlobs` found in one version. */
-export interface Damage {
-  readonly user: string;
-  readonly file: string;
-  readonly version: string;
-  readonly what: string;
-}
-
-/**
- * Reads every complete version and compares its length and SHA-256 (only the length for a long one that is not hashed
- * yet).
- * @returns the damage, and how much was checked
- */
-export async function checkBlobs(
-  parts: Pick<Parts, 'histories' | 'blobs'>,
-): Promise<{ damage: Damage[]; versions: number; bytes: number }> {
-  const damage: Damage[] = [];
-  let versions = 0;
-  let bytes = 0;
-  for await (const rows of parts.histories.inPieces()) {
-    for (const row of rows) {
-      if (!row.complete) continue;
-      versions += 1;
-      bytes += row.sizeBytes;
-      const what = await damageOf(parts.blobs, row).catch(
-        (error: Error) => `its data cannot be read: ${error.message}`,
-      );
-      if (what !== null) damage.push({ user: row.uid, file: row.file, version: row.version, what });
-    }
-  }
-  return { damage, versions, bytes };
-}
-
-async function damageOf(blobs: Blobs, row: VersionRow): Promise<string | null> {
-  const sizeBytes = await blobs.sizeBytes(row.blob);
-  if (sizeBytes === null) return 'its data are missing';
-  if (sizeBytes !== row.sizeBytes) return `it has ${sizeBytes} bytes instead of ${row.sizeBytes}`;
-  if (row.sha256 === null || (await blobs.sha256(row.blob)) === row.sha256) return null;
-  return 'its data are not those that were sent';
+/** `checkVersions` of a data directory. */
+export function checkBlobs({ histories, blobs }: Pick<Parts, 'histories' | 'blobs'>): Promise<CheckedVersions> {
+  return checkVersions({
+    versions: () => histories.inPieces(),
+    has: async (row) => histories.has(row),
+    storedBytes: (row) => blobs.sizeBytes(row.blob),
+    sha256: (row) => blobs.sha256(row.blob),
+  });
 }

@@ -1,5 +1,5 @@
 import { execFile, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { type Dirent, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -44,13 +44,11 @@ describe.skipIf(missing !== null)(titled('cfs serve copy', missing), () => {
   });
 
   const env = { PATH: process.env.PATH, HOME: directory };
-  const copy = (args: readonly string[]): Promise<{ code: number; out: string; err: string }> =>
+  const copy = (args: readonly string[]): Promise<Outcome> => serve(['copy', ...args]);
+  const serve = (args: readonly string[]): Promise<Outcome> =>
     new Promise((resolve) => {
-      const child = execFile(
-        process.execPath,
-        [PROGRAM, 'serve', 'copy', ...args],
-        { timeout: 120_000, env },
-        (_, out, err) => resolve({ code: child.exitCode ?? -1, out, err }),
+      const child = execFile(process.execPath, [PROGRAM, 'serve', ...args], { timeout: 120_000, env }, (_, out, err) =>
+        resolve({ code: child.exitCode ?? -1, out, err }),
       );
     });
 
@@ -101,6 +99,22 @@ describe.skipIf(missing !== null)(titled('cfs serve copy', missing), () => {
     expect(code).toBe(11);
   }, 60_000);
 
+  test('cfs serve --check reads every object of a database', async () => {
+    const args = ['--check', '--database', url, '--objects', `file://${objects}`];
+    const sound = await serve(args);
+    expect(sound.out).toMatch(/^checked \d{3} versions, \d+ bytes: 0 damaged\n$/);
+    expect(sound.code).toBe(0);
+    const names = readdirSync(objects, { recursive: true, withFileTypes: true });
+    const object = names.find((each) => each.isFile() && each.parentPath !== objects) as Dirent;
+    const path = join(object.parentPath, object.name);
+    writeFileSync(path, readFileSync(path).fill('x', 100, 101));
+
+    const { code, out } = await serve(args);
+
+    expect(out).toMatch(/: its data are not those that were sent\nchecked .*: 1 damaged\n$/);
+    expect(code).toBe(11);
+  }, 60_000);
+
   test('wrong arguments are refused with the flag to give', async () => {
     writeFileSync(join(directory, 'file'), '');
     const refusals: readonly (readonly [expected: string, args: readonly string[]])[] = [
@@ -118,6 +132,12 @@ describe.skipIf(missing !== null)(titled('cfs serve copy', missing), () => {
     }
   }, 60_000);
 });
+
+interface Outcome {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
 
 function filesBelow(directory: string): number {
   if (!existsSync(directory)) return 0;

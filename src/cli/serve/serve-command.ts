@@ -15,6 +15,7 @@ import type { ObjectStore } from '../../server/object-store.ts';
 import { isSharpInstalled, pictureCommand } from '../../server/picture-library.ts';
 import { ReferenceServer } from '../../server/reference-server.ts';
 import type { ReferenceServerOptions } from '../../server/server-options.ts';
+import type { CheckedVersions } from '../../server/version-check.ts';
 import type { Invocation } from '../invocation.ts';
 import { databaseUrl } from './database-url.ts';
 
@@ -158,21 +159,45 @@ function directoryOf(location: string, flag: string): string {
   }
 }
 
-/** Verifies every blob. @returns the exit code: `store` where anything is damaged */
-export async function checkData(dataDirectory: string, location: string | null, context: Printer): Promise<number> {
+/** Verifies every version. @returns the exit code: `store` where anything is damaged */
+export async function checkData(
+  dataDirectory: string,
+  flags: Pick<ServeFlags, 'objects' | 'database'>,
+  context: Printer,
+): Promise<number> {
+  const { damage, versions, bytes } =
+    flags.database === null
+      ? await checkDirectory(dataDirectory, flags.objects)
+      : await checkDatabase(databaseUrl(flags.database), flags.objects);
+  for (const { user, file, version, what } of damage) {
+    context.print(`user ${user}, file ${file}, version ${version}: ${what}\n`);
+  }
+  context.print(`checked ${versions} versions, ${bytes} bytes: ${damage.length} damaged\n`);
+  return exitCode(damage.length === 0 ? 'ok' : 'store');
+}
+
+async function checkDirectory(dataDirectory: string, location: string | null): Promise<CheckedVersions> {
   const objects = await openObjects(location);
   const parts = openParts({ dataDirectory, objects });
   try {
     await claimStore(parts.database, objects, silentLogger);
-    const { damage, versions, bytes } = await checkBlobs(parts);
-    for (const { user, file, version, what } of damage) {
-      context.print(`user ${user}, file ${file}, version ${version}: ${what}\n`);
-    }
-    context.print(`checked ${versions} versions, ${bytes} bytes: ${damage.length} damaged\n`);
-    return exitCode(damage.length === 0 ? 'ok' : 'store');
+    return await checkBlobs(parts);
   } finally {
     await parts.database.close();
     await objects?.close();
+  }
+}
+
+/** The client of the database is loaded only if there is one. */
+async function checkDatabase(url: string, location: string | null): Promise<CheckedVersions> {
+  const objects = await openObjects(location, true);
+  if (objects === null) throw new UsageError('--database needs --objects: the data are there');
+  const { PostgresInstallation } = await import('../../server/postgres/postgres-installation.ts');
+  const installation = await PostgresInstallation.open(url, objects, { isInUse: true });
+  try {
+    return await installation.check();
+  } finally {
+    await installation.close();
   }
 }
 

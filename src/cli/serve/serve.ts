@@ -14,11 +14,8 @@ export const SERVE_ACTIONS: Readonly<Record<ServeCommandName, CommandAction>> = 
   serve: async (given, context) => {
     const { runServer, checkData, serveFlags } = await import('./serve-command.ts');
     const directory = dataDirectory(given, context);
-    if (given.has('--check') && given.text('--database') !== null)
-      throw new UsageError('--check reads the data of one machine: it does not work with --database');
-    return given.has('--check')
-      ? checkData(directory, given.text('--objects'), context)
-      : runServer(directory, serveFlags(given), context);
+    const flags = serveFlags(given);
+    return given.has('--check') ? checkData(directory, flags, context) : runServer(directory, flags, context);
   },
 
   'serve copy': async (given, context) => {

@@ -1,4 +1,4 @@
-import { randomUUID } from 'node:crypto';
+import { createHash, randomUUID } from 'node:crypto';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -7,6 +7,7 @@ import { UsageError } from '../../base/errors.ts';
 import type { CopyTarget, InstallationRows, NextNumbers, RowKind, StoredVersion } from '../installation.ts';
 import type { ObjectStore } from '../object-store.ts';
 import type { VersionRow } from '../rows.ts';
+import { type CheckedVersions, checkVersions } from '../version-check.ts';
 import { claimInstallation, hasTable, UNFINISHED_COPY, unfinishedCopyOf } from './installation-claim.ts';
 import { bytes, INSTALLATION_TABLES, type InstallationTable } from './installation-tables.ts';
 import { PartFile } from './part-file.ts';
@@ -102,6 +103,20 @@ export class PostgresInstallation implements CopyTarget {
 
   async *read({ blob }: VersionRow, sizeBytes: number): AsyncGenerator<Uint8Array, void, undefined> {
     yield* await this.#blobs.read(blob, 0, sizeBytes);
+  }
+
+  /** Also while servers run. */
+  check(): Promise<CheckedVersions> {
+    return checkVersions({
+      versions: () => this.rows('versions'),
+      has: async (row) => (await this.knownVersions([row])).has(row),
+      storedBytes: (row) => this.storedBytes(row),
+      sha256: async (row) => {
+        const hash = createHash('sha256');
+        if (row.sizeBytes > 0) for await (const chunk of this.read(row, row.sizeBytes)) hash.update(chunk);
+        return hash.digest('hex');
+      },
+    });
   }
 
   async begin(source: string, origin: string): Promise<void> {
