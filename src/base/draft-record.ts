@@ -25,6 +25,8 @@ export interface UnflushedDraft {
 
 /** The open drafts of a mount, recorded outside this process for its successor (`--continuity`). */
 export interface DraftRecord {
+  /** Own bytes of a larger draft must be in its file. */
+  readonly memoryBytesMax: number;
   /** The drafts of earlier processes. */
   inherited(): readonly UnflushedDraft[];
   /**

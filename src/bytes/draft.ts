@@ -80,6 +80,11 @@ export class Draft {
     return changed;
   }
 
+  /** Moves own bytes beyond `max` from memory to the file. @throws StorageError full: they stay in memory */
+  keepsInMemory(max: number): void {
+    if (this.#memory !== null && (this.#extents.at(-1) ?? 0) > max) this.#wholeOrNot(() => this.#spill());
+  }
+
   /** Its state is not that of its record: an earlier process changed it. */
   isAhead(): void {
     this.#changes++;

@@ -59,6 +59,11 @@ export class OpenDrafts {
     if (this.#record === null) return true;
     const draft = this.get(id);
     if (draft === undefined) return true;
+    try {
+      draft.keepsInMemory(this.#record.memoryBytesMax);
+    } catch {
+      return false;
+    }
     const { sizeBytes, baseBytes, extents, memory } = draft;
     const state = { content: id, ino, sizeBytes, baseBytes, extents, memory, writing };
     return this.#record.changed(state, draft.takeChanged());

@@ -44,6 +44,8 @@ export interface Caller {
   readonly signal: AbortSignal;
   /** As `OpContext.appends`. */
   appends?(content: ContentId): boolean;
+  /** As `OpContext.appendFailed`. */
+  appendFailed?(content: ContentId): void;
 }
 
 /**

@@ -16,7 +16,7 @@ import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { Caller, PresentPiece } from './block-reader.ts';
 import { madeOver, recordNewest } from './newest-version.ts';
 import type { OpenFileDepsOf } from './open-file-deps.ts';
-import { OrderedChanges } from './ordered-changes.ts';
+import { noteFailure, OrderedChanges } from './ordered-changes.ts';
 import { ReadProgress } from './read-progress.ts';
 import { seekIn } from './seek.ts';
 import {
@@ -107,10 +107,10 @@ export class OpenFile {
     return this.#content;
   }
 
-  /** The file has no name, any more or yet: only the handles hold its content. */
-  orphan(node: NodeRecord): void {
+  /** The file has no name, any more or yet: only the handles hold its content. `older`: they keep another version than the newest. */
+  orphan(node: NodeRecord, bytes: 'latest' | 'older' = 'latest'): void {
     this.#orphan = node;
-    this.#holdLatest(node.local?.content ?? null);
+    if (bytes === 'latest') this.#holdLatest(node.local?.content ?? null);
   }
 
   /** A file without a name got its first one; its record includes every write so far. */
@@ -279,7 +279,8 @@ export class OpenFile {
     // An append at the end of the listed size, to a version of another size, never goes into its middle.
     const isAtEnd = place === 'end' || (place === 'end-or-offset' && offset + this.#unreportedBytes === end);
     if (place === 'end' && caller.appends?.(draft) === false) return this.#touch();
-    const written = this.#deps.contents.writeAtPace(draft, isAtEnd ? end : offset, data);
+    const write = () => this.#deps.contents.writeAtPace(draft, isAtEnd ? end : offset, data);
+    const written = place === 'end' ? noteFailure(write, () => caller.appendFailed?.(draft)) : write();
     if (written !== undefined) return written.then(() => this.#touch());
     this.#touch();
   }

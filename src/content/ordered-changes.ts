@@ -1,3 +1,16 @@
+/** Runs `change`, and `failed` if it fails. */
+export function noteFailure(change: () => void | Promise<void>, failed: () => void): void | Promise<void> {
+  const rethrow = (error: unknown): never => {
+    failed();
+    throw error;
+  };
+  try {
+    return change()?.catch(rethrow);
+  } catch (error) {
+    rethrow(error);
+  }
+}
+
 /** Serializes the changes of one file while the thread pool executes one of them (ADR 18). */
 export class OrderedChanges {
   #underWay: Promise<void> | null = null;

@@ -81,6 +81,10 @@ export class ComposedFileSystem implements FileSystemOps {
     return this.#files.made(ino, flags);
   }
 
+  reopened(ino: Inode, handle: HandleId): OpenReply | OpenDirectoryReply | null {
+    return isInVersions(ino) ? null : this.#files.reopened(ino, handle);
+  }
+
   placeOf(folder: Inode): { parent: Inode; name: string } | null {
     return isInVersions(folder) ? null : this.#files.placeOf(folder);
   }

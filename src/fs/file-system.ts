@@ -147,6 +147,13 @@ export class FileSystem implements FileSystemOps {
     return flags === null ? entry : { ...entry, open: this.#openHandle(ino, flags, 'changed') };
   }
 
+  reopened(ino: Inode, handle: HandleId): OpenReply | OpenDirectoryReply | null {
+    const opened = this.#handles.get(handle);
+    if (opened === undefined) return null;
+    if (opened.kind === 'folder') return { handle, cacheListing: true, keepListing: false };
+    return { handle, ...this.#cache.openedAs(ino, this.#tree.node(ino)) };
+  }
+
   placeOf(folder: Inode): { parent: Inode; name: string } | null {
     return folder === ROOT_INODE ? null : (this.#tree.node(folder)?.local ?? null);
   }
@@ -350,10 +357,7 @@ export class FileSystem implements FileSystemOps {
   }
 
   release(_ino: Inode, handle: HandleId): Answer<void> {
-    if (this.#handles.isLost(handle)) return this.#handles.remove(handle);
-    const closed = this.#handles.file(handle);
-    this.#handles.remove(handle);
-    return closed.close();
+    return this.#handles.close(handle);
   }
 
   /** After unmount. */
@@ -437,13 +441,8 @@ export class FileSystem implements FileSystemOps {
   #create(parent: Inode, name: string, kind: NodeKind, mode: number, ctx: OpContext): Entry {
     this.mayWrite();
     const folder = this.#view.local(parent);
-    const node = this.#tree.create(parent, name, {
-      kind,
-      mode: modeIn(folder, kind, mode),
-      uid: ctx.uid,
-      gid: groupIn(folder, ctx),
-    });
-    return this.#view.entry(node);
+    const made = { kind, mode: modeIn(folder, kind, mode), uid: ctx.uid, gid: groupIn(folder, ctx) };
+    return this.#view.entry(this.#tree.create(parent, name, made));
   }
 
   #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {

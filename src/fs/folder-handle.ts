@@ -13,6 +13,9 @@ export class FolderHandle {
   /** Entries that left the folder since it was opened and were not handed out: the kernel may have served them from its own cache. */
   readonly #left = new RecentNames(LEFT_MIN);
 
+  /** Called at each `rewound`. */
+  onRewind: (() => void) | null = null;
+
   constructor(ino: Inode) {
     this.ino = ino;
   }
@@ -38,6 +41,7 @@ export class FolderHandle {
   rewound(): void {
     this.#handedOut.clear();
     this.#left.clear();
+    this.onRewind?.();
   }
 }
 

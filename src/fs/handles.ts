@@ -1,8 +1,9 @@
 import { FsError } from '../base/errors.ts';
 import type { ContentId, HandleId, Inode } from '../base/vocabulary.ts';
 import type { OpenFile } from '../content/open-file.ts';
-import type { HandleRecord } from '../kernel/binding.ts';
+import type { Answer, HandleRecord } from '../kernel/binding.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
+import { lastly } from './answer-chain.ts';
 import type { FileHandle } from './file-handle.ts';
 import type { FolderHandle } from './folder-handle.ts';
 
@@ -50,12 +51,13 @@ export class Handles {
   /** A handle under its number: also one that an earlier process opened. */
   restore(id: HandleId, handle: Handle): void {
     this.#handles.set(id, handle);
+    const record = this.#record;
     if (handle.kind === 'folder') {
       const ofFolder = this.#folders.get(handle.ino) ?? new Set();
       this.#folders.set(handle.ino, ofFolder.add(handle));
+      if (record !== null) handle.onRewind = () => record.rewound(id);
       return;
     }
-    const record = this.#record;
     if (record !== null) handle.onChange = () => record.changed(id);
   }
 
@@ -125,6 +127,11 @@ export class Handles {
     }
   }
 
+  /** An open handle of either kind. */
+  get(id: HandleId): Handle | undefined {
+    return this.#handles.get(id);
+  }
+
   /** @throws FsError EBADF */
   folder(id: HandleId): FolderHandle {
     const handle = this.#handles.get(id);
@@ -150,6 +157,16 @@ export class Handles {
         this.leaving(change.parent, change.ino, change.name);
         this.left(change.parent, change.ino, change.name);
       }
+  }
+
+  /** RELEASE of a file. The handle is recorded until it is closed: a successor of this process may have to close it. */
+  close(id: HandleId): Answer<void> {
+    if (this.isLost(id)) return this.remove(id);
+    const handle = this.file(id);
+    return lastly(
+      () => handle.close(),
+      () => this.remove(id),
+    );
   }
 
   remove(id: HandleId): void {

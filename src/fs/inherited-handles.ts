@@ -35,14 +35,13 @@ export function inheritHandles(
   contents.unflushed.recordIn(record.drafts);
   const drafts = new Map<ContentId, UnflushedDraft>();
   for (const draft of record.drafts.inherited()) if (contents.unflushed.resume(draft)) drafts.set(draft.content, draft);
-  for (const { ino, local } of view.recordIn(record.removals)) if (local.name === NO_NAME) temporary.resume(ino);
+  const nameless = view.recordIn(record.removals);
   const left = [...record.removals.left()];
   const inherited = [...record.inherited()];
-  for (const { handle, ino, kind, flags: raw, content, hasChanged, isUnstored } of inherited) {
+  for (const { handle, ino, kind, flags: raw, content, hasChanged, isUnstored, leftFrom } of inherited) {
     if (kind === 'folder') {
       const folder = new FolderHandle(ino);
-      for (const each of left)
-        if (each.folder === ino && each.latestHandle >= handle) folder.left(each.entry, each.name);
+      for (const each of left) if (each.folder === ino && each.order >= leftFrom) folder.left(each.entry, each.name);
       handles.restore(handle, folder);
     } else if (isUnstored) {
       // What was written and never flushed is incomplete. The kernel may still have it in its pages.
@@ -63,6 +62,11 @@ export function inheritHandles(
       if (file === null || file.kept !== null) older.set(ino, file ?? older.get(ino) ?? null);
     }
   }
+  for (const { ino, kind, local } of nameless) {
+    // Without a handle no program can reach it: the open(2) was not answered, or the kernel's FORGET was lost.
+    if (kind !== 'folder' && !files.isOpen(ino)) view.forget(ino);
+    else if (local.name === NO_NAME) temporary.resume(ino);
+  }
   for (const draft of drafts.values()) {
     const isNeeded = view.isNameless(draft.ino) ? files.isOpen(draft.ino) : files.isBeingWritten(draft.ino);
     if (!isNeeded) closeDraft(ofHandles, draft);
@@ -73,9 +77,10 @@ export function inheritHandles(
   for (const { name } of tree.children(ROOT_INODE)) invalidator.entry(ROOT_INODE, name);
 }
 
-/** An earlier process died while the last writer closed the file, or before it got its handle. */
+/** An earlier process died before the writer got its handle. */
 function closeDraft({ files, contents, view }: FileHandleDeps, { content, ino, writing }: UnflushedDraft): void {
-  if (view.contentOf(ino) !== content) {
+  // Without a handle, a file was emptied by an open(2) or truncate(2) that was not answered: it comes again.
+  if (view.contentOf(ino) !== content || writing.isJustEmptied) {
     contents.putDown(content);
     return;
   }

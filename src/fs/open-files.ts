@@ -1,4 +1,4 @@
-import type { ContentId, Inode } from '../base/vocabulary.ts';
+import type { ContentId, Inode, Timespec } from '../base/vocabulary.ts';
 import { OpenFile, type OpenFileDeps } from '../content/open-file.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { FilesInUse } from '../tree/files-in-use.ts';
@@ -10,8 +10,8 @@ interface Entry {
   writers: number;
   /** Writers with changes that they have not closed yet: until then the file may be incomplete. */
   changers: number;
-  /** Lost its name: the entry stays without users until the kernel forgets the inode. */
-  isNameless: boolean;
+  /** The node as it lost its name: the entry stays without users until the kernel forgets the inode. Null for a file with a name. */
+  nameless: NodeRecord | null;
 }
 
 export interface OpenFilesDeps extends OpenFileDeps {
@@ -55,27 +55,38 @@ export class OpenFiles {
       return file;
     }
     if (access === 'write' || this.#deps.contents.record(content) === undefined) return null;
+    return this.#resumeOlder(ino, content, local.mtime);
+  }
+
+  /** A reader of a version that another one has replaced. */
+  #resumeOlder(ino: Inode, content: ContentId, mtime: Timespec): OpenFile {
     for (const entry of this.#detached(ino)) {
       if (entry.file.content !== content) continue;
       entry.users++;
       return entry.file;
     }
     const file = new OpenFile(this.#deps, ino);
-    const entry: Entry = { ino, file, users: 1, writers: 0, changers: 0, isNameless: false };
+    const entry: Entry = { ino, file, users: 1, writers: 0, changers: 0, nameless: null };
     this.#entries.set(file, entry);
     this.#inUse.add(entry);
     // Its time is not recorded: it was not after that of the newest version.
-    file.keep({ content, sizeBytes: this.#deps.contents.sizeOf(content), mtime: local.mtime });
+    file.keep({ content, sizeBytes: this.#deps.contents.sizeOf(content), mtime });
     return file;
   }
 
-  /** A handle of a file without a name, which was orphaned before: the newest bytes, not those that a remote change replaced. */
+  /** A handle of a file without a name, which was orphaned before. */
   #resumeNameless(ino: Inode, access: 'read' | 'write', content: ContentId | null): OpenFile | null {
     const entry = this.#current.get(ino);
-    if (entry?.isNameless !== true) return null;
-    const { file } = entry;
+    if (entry?.nameless == null) return null;
+    const { file, nameless } = entry;
     if (content !== null && content !== file.content) {
-      if (this.#deps.contents.record(content)?.kind !== 'draft') return null;
+      const kind = this.#deps.contents.record(content)?.kind;
+      if (kind === undefined || (kind === 'version' && access === 'write')) return null;
+      if (kind === 'version' && nameless.local !== null) {
+        const older = this.#resumeOlder(ino, content, nameless.local.mtime);
+        older.orphan(nameless, 'older');
+        return older;
+      }
       file.goOnOver(file.content, content);
     }
     return this.acquire(ino, access);
@@ -100,7 +111,7 @@ export class OpenFiles {
     const entry = this.#entries.get(file);
     if (entry === undefined) return;
     if (access === 'write') entry.writers--;
-    if (--entry.users > 0 || entry.isNameless) return;
+    if (--entry.users > 0 || entry.nameless !== null) return;
     this.#close(entry);
   }
 
@@ -167,7 +178,7 @@ export class OpenFiles {
     if (!entry.file.isPinned && (unread === 'stays' || entry.writers > 0)) return null;
     this.#current.delete(ino);
     // No new open can reach it: its last handle closes it.
-    entry.isNameless = false;
+    entry.nameless = null;
     return entry.writers === 0 ? entry.file : null;
   }
 
@@ -183,17 +194,17 @@ export class OpenFiles {
   orphan(node: NodeRecord): void {
     if (node.kind === 'file') {
       const entry = this.#entry(node.ino);
-      entry.isNameless = true;
+      entry.nameless = node;
       entry.file.orphan(node);
     }
-    for (const { file } of this.#detached(node.ino)) file.orphan(node);
+    for (const { file } of this.#detached(node.ino)) file.orphan(node, 'older');
   }
 
   /** The file got its first name: from now on its node holds its content. */
   named(ino: Inode): void {
     const entry = this.#current.get(ino);
     if (entry === undefined) return;
-    entry.isNameless = false;
+    entry.nameless = null;
     entry.file.named();
     if (entry.users === 0) this.#close(entry);
   }
@@ -201,8 +212,8 @@ export class OpenFiles {
   /** The kernel forgot the inode: no new open can follow. */
   forget(ino: Inode): void {
     const entry = this.#current.get(ino);
-    if (entry === undefined || !entry.isNameless) return;
-    entry.isNameless = false;
+    if (entry === undefined || entry.nameless === null) return;
+    entry.nameless = null;
     if (entry.users === 0) this.#close(entry);
   }
 
@@ -213,7 +224,7 @@ export class OpenFiles {
   #entry(ino: Inode): Entry {
     let entry = this.#current.get(ino);
     if (entry === undefined) {
-      entry = { ino, file: new OpenFile(this.#deps, ino), users: 0, writers: 0, changers: 0, isNameless: false };
+      entry = { ino, file: new OpenFile(this.#deps, ino), users: 0, writers: 0, changers: 0, nameless: null };
       this.#current.set(ino, entry);
       this.#entries.set(entry.file, entry);
       this.#inUse.add(entry);

@@ -21,6 +21,8 @@ export interface OpContext {
   during?<T>(act: () => T): T;
   /** Called right before the bytes of an append change the draft. @returns false if an earlier process has appended them. Absent as `during` */
   appends?(content: ContentId): boolean;
+  /** They could not be appended. */
+  appendFailed?(content: ContentId): void;
 }
 
 /** An open handle, as far as a successor of this process needs it. */
@@ -38,6 +40,12 @@ export interface OpenHandle {
   readonly isUnstored: boolean;
 }
 
+/** A handle of an earlier process. */
+export interface InheritedHandle extends OpenHandle {
+  /** Of a folder: the `LeftEntry.order` of the first entry that left it after it was opened, or read from the beginning again. */
+  readonly leftFrom: number;
+}
+
 /** The open handles of a mount, recorded outside this process for its successor (`--continuity`). */
 export interface HandleRecord {
   /** The numbers of handles begin here. No process of the same mount uses them again. */
@@ -45,13 +53,15 @@ export interface HandleRecord {
   readonly drafts: DraftRecord;
   readonly removals: RemovalRecord;
   /** The handles of earlier processes that are still open. */
-  inherited(): Iterable<OpenHandle>;
+  inherited(): Iterable<InheritedHandle>;
   opened(handle: OpenHandle): void;
   /** The first change of the file through the handle. */
   changed(handle: HandleId): void;
   /** `isUnstored`: the field of `OpenHandle`. */
   unstored(handle: HandleId, isUnstored: boolean): void;
   reads(handle: HandleId, content: ContentId | 'older'): void;
+  /** The listing of a folder begins again. */
+  rewound(handle: HandleId): void;
   closed(handle: HandleId): void;
 }
 
@@ -67,8 +77,8 @@ export interface LeftEntry {
   readonly folder: Inode;
   readonly entry: Inode;
   readonly name: string;
-  /** The latest handle at that time. */
-  readonly latestHandle: HandleId;
+  /** The number of recorded entries before it. */
+  readonly order: number;
 }
 
 /** What was removed while programs use it, recorded outside this process for its successor (`--continuity`). */
@@ -222,6 +232,12 @@ export interface FileSystemOps {
    * @param flags of a `create`, which opens the file too
    */
   made?(ino: Inode, flags: OpenFlags | null): Entry | (Entry & { readonly open: OpenReply });
+  /**
+   * The reply to an operation by which an earlier process opened `handle`, and that it did not answer.
+   *
+   * @returns null if the handle is lost: it is to be released, and the operation to be carried out
+   */
+  reopened?(ino: Inode, handle: HandleId): OpenReply | OpenDirectoryReply | null;
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry>;
   /** Returns `count` lookups of `ino`. No reply, never fails. */

@@ -57,6 +57,7 @@ const EMPTIED = 2;
 const JUST_EMPTIED = 4;
 
 export class DraftRows implements DraftRecord {
+  readonly memoryBytesMax = MEMORY_BYTES;
   readonly #numbers: Float64Array;
   readonly #bytes: Uint8Array;
   readonly #rows = new Map<ContentId, number>();
@@ -197,6 +198,14 @@ export class DraftRows implements DraftRecord {
     numbers[at + UNIQUE] = unique;
     this.#appending.set(content, at);
     return true;
+  }
+
+  /** That append was refused: the next change of the draft is another one's. */
+  appendFailed(content: ContentId): void {
+    const append = this.#appending.get(content);
+    if (append === undefined) return;
+    this.#numbers[append + UNIQUE] = 0;
+    this.#appending.delete(content);
   }
 
   #newRow(): number | undefined {

@@ -1,5 +1,5 @@
 import type { ContentId, HandleId, Inode } from '../base/vocabulary.ts';
-import type { HandleRecord, OpenHandle } from './binding.ts';
+import type { HandleRecord, InheritedHandle, OpenHandle } from './binding.ts';
 import { DRAFT_ROWS_BYTES, DraftRows } from './draft-rows.ts';
 import type { KernelOffer } from './negotiation.ts';
 import { Opcode } from './protocol.ts';
@@ -51,7 +51,7 @@ const HANDLE = 1;
 const INODE = 3;
 const FLAGS = 5;
 const HAS_CONTENT = 6;
-const CONTENT = 7;
+const CONTENT = 7; // of a folder: `InheritedHandle.leftFrom`
 const IS_UNSTORED = 9;
 const REQUEST = 10;
 const NODE_ID = 12;
@@ -194,13 +194,15 @@ export class HandoverState implements HandleRecord {
   // The handles
 
   /** For a resent request: the handle that it opened, and that the kernel never got. Returned once. */
-  undelivered({ unique }: ServedRequest): HandleId | null {
+  undelivered({ unique }: ServedRequest): { readonly handle: HandleId; readonly ino: Inode } | null {
     const handle = this.#openedBy.get(unique);
+    const row = handle === undefined ? undefined : this.#rows.get(handle);
+    if (handle === undefined || row === undefined) return null;
     this.#openedBy.delete(unique);
-    return handle ?? null;
+    return { handle, ino: this.#get(row + INODE) as Inode };
   }
 
-  *inherited(): Generator<OpenHandle> {
+  *inherited(): Generator<InheritedHandle> {
     const words = this.#words;
     for (const [handle, row] of this.#rows)
       yield {
@@ -211,11 +213,11 @@ export class HandoverState implements HandleRecord {
         content: this.#contentOf(row),
         hasChanged: words[row + HAS_CHANGED] !== 0,
         isUnstored: words[row + IS_UNSTORED] !== 0,
+        leftFrom: words[row + KIND] === KINDS.folder ? this.#get(row + CONTENT) : 0,
       };
   }
 
   opened({ handle, ino, kind, flags, content, hasChanged, isUnstored }: OpenHandle): void {
-    this.removals.opened(handle);
     const row = this.#free.pop() ?? this.#nextRow;
     if (row >= HANDLES_START + HANDLES_MAX * HANDLE_WORDS) return; // it does not outlive this process
     const words = this.#words;
@@ -230,6 +232,7 @@ export class HandoverState implements HandleRecord {
     words[row + IS_UNSTORED] = isUnstored ? 1 : 0;
     words[row + HAS_CHANGED] = hasChanged ? 1 : 0;
     this.#setContent(row, content);
+    if (kind === 'folder') this.#set(row + CONTENT, this.removals.nextOrder);
     words[row + REQUEST] = this.#served?.uniqueLow ?? 0;
     words[row + REQUEST + 1] = this.#served?.uniqueTop ?? 0;
     this.#set(row + NODE_ID, this.#served?.opcode === Opcode.OPEN ? this.#served.nodeId : ino);
@@ -256,6 +259,11 @@ export class HandoverState implements HandleRecord {
   reads(handle: HandleId, content: ContentId | 'older'): void {
     const row = this.#rows.get(handle);
     if (row !== undefined) this.#setContent(row, content);
+  }
+
+  rewound(handle: HandleId): void {
+    const row = this.#rows.get(handle);
+    if (row !== undefined) this.#set(row + CONTENT, this.removals.nextOrder);
   }
 
   closed(handle: HandleId): void {

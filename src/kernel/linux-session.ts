@@ -196,8 +196,12 @@ export class LinuxSession {
 
   /** A request that an earlier process has read and not answered. It may have carried it out. */
   #again(handover: HandoverState, request: Request, at: number, data: number): unknown {
-    const handle = handover.undelivered(request);
-    if (handle !== null) this.#undelivered.handle(request, handle);
+    const opened = handover.undelivered(request);
+    if (opened !== null) {
+      const reply = this.#reader.reopened(request, opened.ino, opened.handle);
+      if (reply !== null) return reply;
+      this.#undelivered.handle(request, opened.handle);
+    }
     const ino = handover.madeBy(request);
     if (ino !== null) return this.#reader.made(request, at, ino);
     if (handover.isPoison(request)) throw new FsError('EIO', 'earlier processes of this mount died of this request');

@@ -1,4 +1,4 @@
-import type { HandleId, Inode } from '../base/vocabulary.ts';
+import type { Inode } from '../base/vocabulary.ts';
 import type { LeftEntry, NamelessNode, RemovalRecord } from './binding.ts';
 
 /**
@@ -6,9 +6,9 @@ import type { LeftEntry, NamelessNode, RemovalRecord } from './binding.ts';
  *
  * | part | rows | what |
  * | --- | --- | --- |
- * | header | 1 | the end of the nodes that were ever used, the latest version of a node, the next entry |
+ * | header | 1 | the end of the nodes that were ever used, the latest version of a node, the number of entries so far |
  * | nodes | 1,024 | version (0: the row is free), inode, length of the node, the node as the file system encodes it |
- * | entries | 8,192, a ring | folder (0: none), entry, the latest handle, length of the name, the name |
+ * | entries | 8,192, a ring | folder (0: none), entry, its order, length of the name, the name |
  */
 const HEADER = 8;
 const NODES = 1024;
@@ -27,7 +27,7 @@ export const REMOVED_ROWS_BYTES = (ENTRIES_START + ENTRIES * ENTRY) * 8;
 /** Numbers of the header. */
 const NODES_END = 0;
 const LATEST_VERSION = 1;
-const NEXT_ENTRY = 2;
+const NEXT_ORDER = 2;
 /** Numbers of a node; VERSION is written last. */
 const VERSION = 0;
 const INODE = 1;
@@ -35,7 +35,7 @@ const LENGTH = 2;
 /** Numbers of an entry; FOLDER is written last. */
 const FOLDER = 0;
 const ENTRY_INODE = 1;
-const LATEST_HANDLE = 2;
+const ORDER = 2;
 const NAME_LENGTH = 3;
 
 const decoder = new TextDecoder();
@@ -46,7 +46,6 @@ export class RemovedRows implements RemovalRecord {
   readonly #bytes: Uint8Array;
   readonly #rows = new Map<Inode, number>();
   readonly #free: number[] = [];
-  #latestHandle = 0;
 
   constructor(region: ArrayBuffer, start: number, isInherited: boolean) {
     this.#numbers = new Float64Array(region, start, REMOVED_ROWS_BYTES / 8);
@@ -92,7 +91,7 @@ export class RemovedRows implements RemovalRecord {
 
   *left(): Generator<LeftEntry> {
     const numbers = this.#numbers;
-    const next = numbers[NEXT_ENTRY] as number;
+    const next = this.nextOrder;
     for (let i = 0; i < ENTRIES; i++) {
       const at = ENTRIES_START + ((next + i) % ENTRIES) * ENTRY;
       const folder = numbers[at + FOLDER] as Inode;
@@ -101,30 +100,30 @@ export class RemovedRows implements RemovalRecord {
       yield {
         folder,
         entry: numbers[at + ENTRY_INODE] as Inode,
-        latestHandle: numbers[at + LATEST_HANDLE] as HandleId,
+        order: numbers[at + ORDER] as number,
         name: decoder.decode(this.#bytes.subarray(from, from + (numbers[at + NAME_LENGTH] as number))),
       };
     }
   }
 
+  /** Entries before it left a folder before it was opened: they are none of its listing. */
+  get nextOrder(): number {
+    return this.#numbers[NEXT_ORDER] as number;
+  }
+
   leaves(folder: Inode, entry: Inode, name: string): void {
     const numbers = this.#numbers;
-    const next = numbers[NEXT_ENTRY] as number;
-    const at = ENTRIES_START + next * ENTRY;
+    const order = this.nextOrder;
+    const at = ENTRIES_START + (order % ENTRIES) * ENTRY;
     numbers[at + FOLDER] = 0;
     const from = (at + FIXED) * 8;
     const { read, written } = encoder.encodeInto(name, this.#bytes.subarray(from, from + NAME_BYTES_MAX));
     if (read < name.length) return; // longer than a name of the kernel
     numbers[at + ENTRY_INODE] = entry;
-    numbers[at + LATEST_HANDLE] = this.#latestHandle;
+    numbers[at + ORDER] = order;
     numbers[at + NAME_LENGTH] = written;
     numbers[at + FOLDER] = folder;
-    numbers[NEXT_ENTRY] = (next + 1) % ENTRIES;
-  }
-
-  /** Entries that left a folder before it was opened are none of its listing. */
-  opened(handle: HandleId): void {
-    this.#latestHandle = handle;
+    numbers[NEXT_ORDER] = order + 1;
   }
 
   /** Of two versions of a node, the process died between the later one and the end of the former one. */

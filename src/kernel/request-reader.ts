@@ -76,6 +76,11 @@ const MADE: ReadonlyMap<number, OpName> = new Map([
   [Opcode.SETXATTR, 'setxattr'],
   [Opcode.REMOVEXATTR, 'removexattr'],
 ]);
+const OPENS: ReadonlyMap<number, OpName> = new Map([
+  [Opcode.OPENDIR, 'opendir'],
+  [Opcode.CREATE, 'create'],
+  [Opcode.TMPFILE, 'tmpfile'],
+]);
 const MAKES_ENTRY: ReadonlySet<number> = new Set([Opcode.MKNOD, Opcode.MKDIR, Opcode.SYMLINK, Opcode.LINK]);
 
 /** Decodes one request and calls its operation. */
@@ -171,6 +176,19 @@ export class RequestReader {
     if (request.opcode === Opcode.CREATE)
       return this.#ops.made?.(ino, openFlags(this.#wire.u32(at + P.IN_HEADER_BYTES)));
     return MAKES_ENTRY.has(request.opcode) ? this.#ops.made?.(ino, null) : undefined;
+  }
+
+  /**
+   * The reply to a resent request by which an earlier process opened `handle`.
+   *
+   * @returns null if the handle is lost
+   */
+  reopened(request: Request, ino: Inode, handle: HandleId): unknown {
+    const open = this.#ops.reopened?.(ino, handle) ?? null;
+    if (open === null) return null;
+    const { opcode } = request;
+    request.op = OPENS.get(opcode) ?? 'open';
+    return opcode === Opcode.OPEN || opcode === Opcode.OPENDIR ? open : { ...this.#ops.made?.(ino, null), open };
   }
 
   #opsFor({ pid }: Request): FileSystemOps {

@@ -98,6 +98,10 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     return this.#handover === null || this.#handover.drafts.appends(this.unique, content);
   }
 
+  appendFailed(content: ContentId): void {
+    this.#handover?.drafts.appendFailed(content);
+  }
+
   /** The inode of another node id in the request. */
   inodeOf(nodeId: number): Inode {
     return this.#nodeIds.inodeOf(nodeId);

@@ -2,6 +2,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { OpenFlags } from '../../src/kernel/binding.ts';
 import { bytesOf } from '../../src/kernel/gathered-reply.ts';
+import { VersionService } from '../content/version-service.ts';
 import { FileSystemSide } from '../harness/file-system-side.ts';
 import { InProcessMount } from '../harness/in-process-mount.ts';
 
@@ -121,4 +122,26 @@ test('times that are set on a file that lost its name are shown, also after it w
   expect(later).toMatchObject({ atime, sizeBytes: 13 });
   expect(later.mtime.sec).toBeGreaterThan(mtime.sec);
   await mount.close(fd);
+});
+
+test('a reader keeps its version after the file was replaced elsewhere, changed here, and deleted', async () => {
+  const service = new VersionService();
+  service.put('file', Buffer.from('version A'));
+  const replaced = await FileSystemSide.build({ listing: service, source: service });
+  try {
+    const programs = new InProcessMount(replaced.fileSystem);
+    const reader = await programs.open('file', 'r');
+    expect((await programs.read(reader, 0, 100)).toString()).toBe('version A');
+    service.put('file', Buffer.from('the version B'), 2_000_000);
+    await replaced.freshness.refresh(ROOT_INODE);
+    const writer = await programs.open('file', 'r+');
+    await programs.write(writer, 0, Buffer.from('THE'));
+    await programs.close(writer);
+    await programs.unlink('file');
+
+    expect((await programs.read(reader, 0, 100)).toString()).toBe('version A');
+    await programs.close(reader);
+  } finally {
+    await replaced.close();
+  }
 });

@@ -106,13 +106,13 @@ test('open handles are there for the successor with what they read, and closed o
   const successor = successorOf(region, 1, 0);
 
   expect([...successor.inherited()]).toEqual([
-    { ...file, handle: handleOf(0), content: 2 ** 40 + 3 },
-    { ...file, handle: handleOf(1), content: 5, isUnstored: true },
-    { ...file, handle: handleOf(3), hasChanged: true },
+    { ...file, leftFrom: 0, handle: handleOf(0), content: 2 ** 40 + 3 },
+    { ...file, leftFrom: 0, handle: handleOf(1), content: 5, isUnstored: true },
+    { ...file, leftFrom: 0, handle: handleOf(3), hasChanged: true },
   ]);
   expect(successor.firstHandle).toBeGreaterThan(handleOf(3));
   // The kernel sends the open(2) again: it never got that handle.
-  expect(successor.undelivered(requestOf(10, Opcode.OPEN))).toBe(handleOf(0));
+  expect(successor.undelivered(requestOf(10, Opcode.OPEN))).toEqual({ handle: handleOf(0), ino: 7 });
   expect(successor.undelivered(requestOf(10, Opcode.OPEN))).toBeNull();
 });
 
@@ -132,7 +132,7 @@ test('handles that are opened and closed 100,000 times use as many rows as are o
     if (i > 0) state.closed(i as HandleId);
   }
 
-  expect([...successorOf(region, 1, 0).inherited()]).toEqual([{ ...file, handle: 100_000 }]);
+  expect([...successorOf(region, 1, 0).inherited()]).toEqual([{ ...file, leftFrom: 0, handle: 100_000 }]);
 });
 
 test('a request that two processes died of is not tried a third time', () => {

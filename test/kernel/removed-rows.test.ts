@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { HandleId, Inode } from '../../src/base/vocabulary.ts';
+import type { Inode } from '../../src/base/vocabulary.ts';
 import { REMOVED_ROWS_BYTES, RemovedRows } from '../../src/kernel/removed-rows.ts';
 
 const [ONE, OTHER] = [2 ** 40 + 1, 7] as Inode[] as [Inode, Inode];
@@ -47,11 +47,10 @@ test('a node that is too long, or one too many, has no row, and no former state 
 test('a successor finds the latest entries that left open folders, oldest first', () => {
   const region = new ArrayBuffer(REMOVED_ROWS_BYTES);
   const rows = new RemovedRows(region, 0, false);
-  rows.opened(3 as HandleId);
   for (let i = 1; i <= 8200; i++) rows.leaves(OTHER, i as Inode, `näme ${i}`);
 
   const left = [...successorOf(region).left()];
   expect(left).toHaveLength(8192);
-  expect(left[0]).toEqual({ folder: OTHER, entry: 9, name: 'näme 9', latestHandle: 3 });
+  expect(left[0]).toEqual({ folder: OTHER, entry: 9, name: 'näme 9', order: 8 });
   expect(left.at(-1)?.name).toBe('näme 8200');
 });
