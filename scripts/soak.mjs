@@ -28,7 +28,7 @@ import { fileURLToPath } from 'node:url';
 const root = fileURLToPath(new URL('..', import.meta.url));
 const FIGURES = 'figures: '; // test/harness/figures.ts
 
-/** `files` and `project` of vitest (default: `mount`); `environment(amount)`: the variables that set the amount. */
+/** `files` and `project` of vitest (one or several; default: `mount`); `environment(amount)`: the variables that set the amount. */
 const parts = new Map(
   await Promise.all(
     readdirSync(join(root, 'scripts/soak'))
@@ -101,7 +101,13 @@ for (const [part, { files, project = 'mount', environment }] of parts) {
   const report = join(scratch, `${part}.json`);
   const reporters = ['--no-color', '--reporter=verbose', '--reporter=json', `--outputFile.json=${report}`];
   const { code, figures } = await run(
-    ['node_modules/vitest/vitest.mjs', 'run', '--project', project, ...reporters, ...files],
+    [
+      'node_modules/vitest/vitest.mjs',
+      'run',
+      ...[project].flat().map((each) => `--project=${each}`),
+      ...reporters,
+      ...files,
+    ],
     { CFS_FIRST_SEED: firstSeed, ...environment(amount) },
   );
   const { passed, failed } = outcomeIn(report);

@@ -1,11 +1,12 @@
 // The NFS server: records with random mutations, a walk of 10,000 folders by Spotlight, random operations while servers die, and SIGKILL of the
-// process of a mount under load.
-export const project = 'unit';
+// process of a mount under load. With the NFS client of a real kernel: conformance and all programs.
+export const project = ['unit', 'mount'];
 export const files = [
   'test/nfs/mutated-records.test.ts',
   'test/nfs/restarts.test.ts',
   'test/nfs/spotlight.test.ts',
   'test/nfs/survival.test.ts',
+  'test/nfs/kernel-suites.mount.test.ts',
 ];
 export const environment = (records = '1000000') => ({
   CFS_NFS_RECORDS: records,
@@ -13,4 +14,5 @@ export const environment = (records = '1000000') => ({
   CFS_NFS_OPERATIONS: '5000',
   CFS_NFS_KILLS: '20',
   CFS_RUNS: '20',
+  CFS_NFS_WHOLE: '1',
 });

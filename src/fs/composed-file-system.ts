@@ -86,7 +86,11 @@ export class ComposedFileSystem implements FileSystemOps {
   }
 
   placeOf(folder: Inode): { parent: Inode; name: string } | null {
-    return isInVersions(folder) ? null : this.#files.placeOf(folder);
+    return folder === ROOT_INODE || isInVersions(folder) ? null : (this.#tree.node(folder)?.local ?? null);
+  }
+
+  validated(ino: Inode): void {
+    if (!isInVersions(ino)) this.#files.validated(ino);
   }
 
   lookup(parent: Inode, name: string, ctx: OpContext): Answer<Entry | NegativeEntry> {

@@ -2,14 +2,7 @@ import { constants } from 'node:fs';
 import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
-import {
-  type HandleId,
-  type Inode,
-  isSpecial,
-  type NodeKind,
-  ROOT_INODE,
-  type SpecialKind,
-} from '../base/vocabulary.ts';
+import { type HandleId, type Inode, isSpecial, type NodeKind, type SpecialKind } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
 import type { BlockReader } from '../content/block-reader.ts';
 import type { OpenFile } from '../content/open-file.ts';
@@ -154,8 +147,8 @@ export class FileSystem implements FileSystemOps {
     return { handle, ...this.#cache.openedAs(ino, this.#tree.node(ino)) };
   }
 
-  placeOf(folder: Inode): { parent: Inode; name: string } | null {
-    return folder === ROOT_INODE ? null : (this.#tree.node(folder)?.local ?? null);
+  validated(ino: Inode): void {
+    this.#deps.freshness.validated(ino);
   }
 
   // Names

@@ -226,6 +226,8 @@ export interface FileSystemOps {
    * invalidation: the folder's own name is invalidated instead, with everything below it.
    */
   placeOf?(folder: Inode): { readonly parent: Inode; readonly name: string } | null;
+  /** A client found its cached entries or bytes valid by the attributes of the node. It may send no other request for long. */
+  validated?(ino: Inode): void;
   /**
    * The reply to an operation that an earlier process carried out: it made `ino`.
    *

@@ -9,7 +9,7 @@ import type { CallerState } from './caller-signals.ts';
  * every operation that does not answer immediately.
  */
 
-export type OpName = Exclude<keyof FileSystemOps, 'init' | 'destroy' | 'placeOf' | 'made'>;
+export type OpName = Exclude<keyof FileSystemOps, 'init' | 'destroy' | 'placeOf' | 'validated' | 'made'>;
 
 /** Ordinary refusals: a shell looks for `.git` in every folder that it enters. */
 const EXPECTED: ReadonlySet<Errno> = new Set<Errno>([

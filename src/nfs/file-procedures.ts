@@ -37,8 +37,13 @@ export class FileProcedures {
   }
 
   getattr(args: XdrReader, caller: RpcCaller, out: XdrWriter): Answer<void> {
-    const { nodes } = this.#parts;
-    return after(nodes.attributes(nodes.readHandle(args), caller), (attributes) => writeAttributes(out, attributes));
+    const { nodes, ops } = this.#parts;
+    const ino = nodes.readHandle(args);
+    return after(nodes.attributes(ino, caller), (attributes) => {
+      writeAttributes(out, attributes);
+      // A client that opens a file or a folder again sends nothing else.
+      if (!nodes.isRemovedFolder(ino)) ops.validated?.(ino);
+    });
   }
 
   async setattr(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {

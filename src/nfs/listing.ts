@@ -174,7 +174,7 @@ class EntryWriter implements DirectorySink {
   }
 
   #addPlus(ino: Inode, entry: Entry | null): void {
-    writeMaybeAttributes(this.#out, entry?.attributes ?? null);
+    writeMaybeAttributes(this.#out, entry === null ? null : this.#nodes.asShown(entry.attributes));
     this.#out.bool(entry !== null);
     if (entry !== null) this.#nodes.writeHandle(this.#out, ino);
   }

@@ -7,6 +7,7 @@ import { OpCalls } from '../kernel/op-calls.ts';
 import { AppleDoubles } from './apple-doubles.ts';
 import type { ContinuedMount } from './continued-mount.ts';
 import { FileHandles } from './file-handles.ts';
+import { FolderTimes } from './folder-times.ts';
 import { HeldOpens } from './held-opens.ts';
 import { MountProgram } from './mount-program.ts';
 import type { NfsParts } from './nfs-parts.ts';
@@ -39,17 +40,21 @@ export interface NfsServerDeps {
 export class NfsServer {
   readonly exported: Export;
   readonly opens: HeldOpens;
-  /** Nothing can be sent to an NFS client: its attributes expire. */
+  /** Nothing can be sent to an NFS client: its attributes expire, and it compares the new ones. */
   readonly invalidator: Invalidator = {
     inode: (ino) => void this.opens.dropReader(ino),
-    entry: () => undefined,
-    // Not within the notification: the tree is in the middle of applying a listing.
-    deleted: (folder, _child, name) => void setImmediate(() => this.#removedElsewhere(folder, name)),
+    entry: (folder) => this.#times.entriesChanged(folder),
+    deleted: (folder, _child, name) => {
+      this.#times.entriesChanged(folder);
+      // Not within the notification: the tree is in the middle of applying a listing.
+      setImmediate(() => this.#removedElsewhere(folder, name));
+    },
   };
   readonly #rpc: RpcServer;
   readonly #nfs: NfsProgram;
   readonly #mount: MountProgram;
   readonly #handles: FileHandles;
+  readonly #times: FolderTimes;
   readonly #removed: RemovedWhileOpen;
   readonly #doubles: AppleDoubles | null;
   readonly #boundary: OpBoundary;
@@ -71,7 +76,8 @@ export class NfsServer {
     const continued = deps.continued ?? null;
     const handles = new FileHandles(continued?.key);
     const isApple = (deps.platform ?? process.platform) === 'darwin';
-    const nodes = new Nodes({ ops, calls, handles, removed, removedFolders, isApple });
+    const times = new FolderTimes({ clock, changesMtime: isApple, isContinued: continued !== null });
+    const nodes = new Nodes({ ops, calls, handles, removed, removedFolders, times, isApple });
     const opens = new HeldOpens({ ops, calls, clock });
     const doubles = isApple ? new AppleDoubles({ ops, calls, nodes, opens }) : null;
     const parts = { ops, calls, nodes, opens, removed, removedFolders, doubles, isReadOnly: options.readOnly };
@@ -82,7 +88,7 @@ export class NfsServer {
     const nfs = new NfsProgram(parts, { clock, isServed, recorded });
     const mount = new MountProgram(handles, continued?.path);
     const rpc = await RpcServer.listen({ programs: [nfs, mount], log, descriptor: deps.descriptor });
-    const server = new NfsServer(parts, { rpc, nfs, mount, handles, boundary, log, recorded });
+    const server = new NfsServer(parts, { rpc, nfs, mount, handles, times, boundary, log, recorded });
     if (continued !== null) server.admit();
     return server;
   }
@@ -94,6 +100,7 @@ export class NfsServer {
       readonly nfs: NfsProgram;
       readonly mount: MountProgram;
       readonly handles: FileHandles;
+      readonly times: FolderTimes;
       readonly boundary: OpBoundary;
       readonly log: Logger;
       readonly recorded: RecordedCalls | null;
@@ -107,6 +114,7 @@ export class NfsServer {
     this.#nfs = own.nfs;
     this.#mount = own.mount;
     this.#handles = own.handles;
+    this.#times = own.times;
     this.#boundary = own.boundary;
     this.#log = own.log;
     this.#recorded = own.recorded;

@@ -2,8 +2,10 @@ import { FsError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import type { Answer, Attributes, FileSystemOps } from '../kernel/binding.ts';
 import type { OpCalls } from '../kernel/op-calls.ts';
+import { after } from './answers.ts';
 import { formsOf } from './composed-names.ts';
 import type { FileHandles } from './file-handles.ts';
+import type { FolderTimes } from './folder-times.ts';
 import { HANDLE_BYTES_MAX, NAME_BYTES_MAX } from './protocol.ts';
 import type { RemovedFolders } from './removed-folders.ts';
 import type { RemovedWhileOpen } from './removed-while-open.ts';
@@ -22,6 +24,7 @@ export class Nodes {
   readonly #handles: FileHandles;
   readonly #removed: RemovedWhileOpen;
   readonly #removedFolders: RemovedFolders;
+  readonly #times: FolderTimes;
   readonly #formsOf: (name: string) => readonly string[];
 
   /** @param deps.isApple composed and decomposed names are one name */
@@ -31,6 +34,7 @@ export class Nodes {
     readonly handles: FileHandles;
     readonly removed: RemovedWhileOpen;
     readonly removedFolders: RemovedFolders;
+    readonly times: FolderTimes;
     readonly isApple: boolean;
   }) {
     this.#ops = deps.ops;
@@ -38,6 +42,7 @@ export class Nodes {
     this.#handles = deps.handles;
     this.#removed = deps.removed;
     this.#removedFolders = deps.removedFolders;
+    this.#times = deps.times;
     this.#formsOf = deps.isApple ? formsOf : (name) => [name];
   }
 
@@ -70,7 +75,12 @@ export class Nodes {
     const removed = this.#removedFolders.attributesOf(ino);
     if (removed !== undefined) return removed;
     const reply = this.#calls.run('getattr', ino, caller, (ctx) => this.#ops.getattr(ino, null, ctx));
-    return reply instanceof Promise ? reply.then(({ attributes }) => attributes) : reply.attributes;
+    return after(reply, ({ attributes }) => this.asShown(attributes));
+  }
+
+  /** The attributes of a node as a client gets them. */
+  asShown(attributes: Attributes): Attributes {
+    return this.#times.asShown(attributes);
   }
 
   /** The attributes for a reply, where they are optional. */
@@ -115,7 +125,7 @@ export class Nodes {
       const entry = await this.#calls.run('lookup', parent, caller, (ctx) => this.#ops.lookup(parent, form, ctx));
       if (entry.attributes === null) continue;
       try {
-        return await act(entry.attributes, form);
+        return await act(this.asShown(entry.attributes), form);
       } finally {
         this.#ops.forget(entry.attributes.ino, 1);
       }

@@ -121,6 +121,18 @@ export class Freshness {
     return true;
   }
 
+  /**
+   * A program uses a folder, or a file in it, through a client that needs no request but this for it. A stale listing is refreshed in the
+   * background; an unlisted folder is left alone.
+   */
+  validated(ino: Inode): void {
+    ifReadable(this.#log, ino, () => {
+      const node = this.#tree.node(ino);
+      const folder = node?.kind === 'folder' ? ino : node?.local?.parent;
+      if (folder !== undefined && this.#tree.isComplete(folder)) this.isListed(folder);
+    });
+  }
+
   /** Whether programs used the folder lately: it is refreshed without their requests. */
   isInUse(folder: Inode): boolean {
     return this.#watched.has(folder);

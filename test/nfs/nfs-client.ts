@@ -27,10 +27,14 @@ export interface NfsAttributes {
   readonly sizeBytes: number;
   readonly fileId: number;
   readonly mtime: { readonly sec: number; readonly nsec: number };
+  readonly ctime: { readonly sec: number; readonly nsec: number };
 }
 
 export interface Wcc {
-  readonly before: { readonly sizeBytes: number } | null;
+  readonly before: {
+    readonly sizeBytes: number;
+    readonly ctime: { readonly sec: number; readonly nsec: number };
+  } | null;
   readonly after: NfsAttributes | null;
 }
 
@@ -355,8 +359,10 @@ function maybeAttributes(reply: XdrReader): NfsAttributes | null {
 function readWcc(reply: XdrReader): Wcc {
   let before: Wcc['before'] = null;
   if (reply.bool()) {
-    before = { sizeBytes: reply.u64() };
-    for (let word = 0; word < 4; word++) reply.u32();
+    const sizeBytes = reply.u64();
+    const [, ctime] = [0, 1].map(() => ({ sec: reply.u32(), nsec: reply.u32() }));
+    if (ctime === undefined) throw new Error('no times');
+    before = { sizeBytes, ctime };
   }
   return { before, after: maybeAttributes(reply) };
 }
@@ -368,7 +374,7 @@ function readAttributes(reply: XdrReader): NfsAttributes {
   reply.u64(); // rdev
   reply.u64(); // fsid
   const fileId = reply.u64();
-  const [, mtime] = [0, 1, 2].map(() => ({ sec: reply.u32(), nsec: reply.u32() }));
-  if (mtime === undefined) throw new Error('no times');
-  return { type, mode, nlink, uid, gid, sizeBytes, fileId, mtime };
+  const [, mtime, ctime] = [0, 1, 2].map(() => ({ sec: reply.u32(), nsec: reply.u32() }));
+  if (mtime === undefined || ctime === undefined) throw new Error('no times');
+  return { type, mode, nlink, uid, gid, sizeBytes, fileId, mtime, ctime };
 }

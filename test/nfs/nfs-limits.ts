@@ -1,3 +1,5 @@
+import type { ProgramLimit } from '../programs/program-suite.ts';
+
 type Limits = Readonly<Record<string, readonly string[]>>;
 
 /** What no client can get over NFS version 3 (RFC 1813), by the name of the case, with the reason. `docs/semantics.md` lists the same. */
@@ -60,6 +62,18 @@ const ofTheClient: Limits = {
 
 export const NFS_LIMITS = reasonsOf(ofTheProtocol);
 export const NFS_CLIENT_LIMITS = { ...NFS_LIMITS, ...reasonsOf(ofTheClient) };
+
+/** What programs cannot get, by the name of the scenario. */
+export const NFS_PROGRAM_LIMITS: Readonly<Record<string, ProgramLimit>> = {
+  'cp -a, rsync -X, tar --xattrs and mv take user.* attributes along, within and across file systems': {
+    reason: 'version 3 has no extended attributes: EOPNOTSUPP',
+    message: /setfattr: .*: Operation not supported/,
+  },
+  'truncate, fallocate, cp --sparse, du': {
+    reason: 'version 3 cannot punch holes: EOPNOTSUPP',
+    message: /fallocate: .* unsupported/,
+  },
+};
 
 function reasonsOf(limits: Limits): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(limits).flatMap(([reason, names]) => names.map((name) => [name, reason])));
