@@ -22,6 +22,8 @@ export interface Status {
     readonly upgrades: number;
     /** How long programs waited the last time; null: never. */
     readonly lastPauseMs: number | null;
+    /** With `--standby=on`: a second process is ready. */
+    readonly hasStandby: boolean;
     /** The layout of what one process leaves to the next. Only a version with the same one can continue the mount. */
     readonly layout: number;
   };

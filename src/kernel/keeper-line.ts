@@ -12,8 +12,11 @@ type Outcome = 'waits' | 'failed';
  */
 export class KeeperLine {
   readonly #socket: Socket;
-  #answered: (outcome: Outcome) => void = () => {};
+  /** For the outcome of the preparation that is under way; null: none is. */
+  #answered: ((outcome: Outcome) => void) | null = null;
   #turn: (keeper: Keeper | null) => void = () => {};
+  /** Called when a standby that waited has ended. */
+  onLost: () => void = () => {};
   /** The preparations, one after the other: each ends the standby of the one before. */
   #last: Promise<unknown> = Promise.resolve();
 
@@ -21,7 +24,8 @@ export class KeeperLine {
     this.#socket = socket;
     const lines = createInterface({ input: socket });
     lines.on('line', (line) => {
-      if (line === 'waits' || line === 'failed') this.#answered(line);
+      if (this.#answered !== null && (line === 'waits' || line === 'failed')) this.#answered(line);
+      else if (line === 'failed') this.onLost();
       else this.#turn(placeIn(line));
     });
     lines.on('close', () => this.#turn(null));
@@ -64,7 +68,7 @@ export class KeeperLine {
       this.#socket.write(Buffer.concat([Buffer.from(MESSAGES.prepare), length, words]));
     });
     clearTimeout(timer);
-    this.#answered = () => {};
+    this.#answered = null;
     if (outcome === 'failed') throw new UsageError('its process ended immediately');
     if (outcome === 'late') throw new UsageError(`its process was not ready within ${timeoutMs / 1000} s`);
   }

@@ -41,6 +41,18 @@ export class BareMountPoint {
     return null;
   }
 
+  /** Makes the directory writable for its owner while `mount` mounts on it. @throws what `mount` throws */
+  static async during(directory: string, mount: () => Promise<void>): Promise<void> {
+    const bare = BareMountPoint.open(directory);
+    try {
+      await mount();
+    } catch (error) {
+      bare?.close(false);
+      throw error;
+    }
+    bare?.close(true);
+  }
+
   /** @param isMounted false: the directory gets the mode that it had */
   close(isMounted: boolean): void {
     try {

@@ -12,6 +12,12 @@ import { successorCommand, type UpgradeOffer } from './upgrade.ts';
 
 /** Until a standby must have loaded its program. */
 const STANDBY_MS_MAX = 60_000;
+/** With `--standby=on`: the start of a mount is not delayed by the load of a second process. */
+const STANDBY_AFTER_MS = 10_000;
+/** After a death, another one may follow. */
+const NEXT_STANDBY_AFTER_MS = 2_000;
+/** After a failure. */
+const RETRY_AFTER_MS = 60_000;
 
 /** The place of this process among those of its mount, with `--continuity`, and its messages from and to the keeper. */
 export class Continuity {
@@ -21,6 +27,8 @@ export class Continuity {
   #keeper: Keeper | null = null;
   /** How long programs waited for this process, after the end of the one before it; null for the first process. */
   #pauseMs: number | null = null;
+  #hasStandby = false;
+  #cancelStandby: () => void = () => {};
 
   private constructor(request: MountRequest, log: Logger) {
     this.#request = request;
@@ -50,6 +58,8 @@ export class Continuity {
   serves(keeper: Keeper): void {
     this.#keeper = keeper;
     tellKeeper('ready');
+    this.#line.onLost = () => this.#standbyLost();
+    this.#standByAfter(keeper.generation === 0 ? STANDBY_AFTER_MS : NEXT_STANDBY_AFTER_MS);
     if (keeper.generation === 0) return;
     this.#pauseMs = Math.max(0, systemClock.nowMs() - keeper.diedMs);
     this.#log.warn({ ...keeper, pauseMs: this.#pauseMs }, 'continues the mount of an earlier process');
@@ -59,9 +69,12 @@ export class Continuity {
   async prepareUpgrade(version: string, offer: UpgradeOffer): Promise<void> {
     const command = successorCommand(this.#request, version, offer);
     this.#log.info({ from: version, to: offer.version }, 'upgrading');
+    this.#cancelStandby();
+    this.#hasStandby = false;
     try {
       await this.#line.prepare(command, STANDBY_MS_MAX);
     } catch (error) {
+      this.#standByAfter(NEXT_STANDBY_AFTER_MS);
       const reason = error instanceof Error ? error.message : String(error);
       throw new UsageError(
         `version ${offer.version} cannot continue the mount of version ${version}: ${reason}; see the log`,
@@ -82,10 +95,35 @@ export class Continuity {
     process.kill(process.pid, 'SIGKILL');
   }
 
+  #standByAfter(ms: number): void {
+    if (this.#request.options.standby === 'on') this.#cancelStandby = systemClock.after(ms, () => void this.#standBy());
+  }
+
+  async #standBy(): Promise<void> {
+    try {
+      await this.#line.prepare(null, STANDBY_MS_MAX);
+      this.#hasStandby = true;
+    } catch (err) {
+      this.#log.info({ err }, 'no standby');
+      this.#standByAfter(RETRY_AFTER_MS);
+    }
+  }
+
+  #standbyLost(): void {
+    this.#hasStandby = false;
+    this.#log.info('the standby has ended');
+    this.#standByAfter(STANDBY_AFTER_MS);
+  }
+
   status(): Pick<Status, 'continuity'> {
     if (this.#keeper === null) return {};
     const { generation, upgrades } = this.#keeper;
-    const restarts = { deaths: generation - upgrades, upgrades, lastPauseMs: this.#pauseMs };
+    const restarts = {
+      deaths: generation - upgrades,
+      upgrades,
+      lastPauseMs: this.#pauseMs,
+      hasStandby: this.#hasStandby,
+    };
     return { continuity: { ...restarts, layout: LAYOUTS.handover } };
   }
 }

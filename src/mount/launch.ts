@@ -102,7 +102,10 @@ export async function launchMount(
 
 /** The program that starts the mounting process and restarts it after its death. @throws UsageError if this copy has none */
 function keeperOf({ options }: MountRequest): readonly string[] {
-  if (!options.continuity) return [];
+  if (!options.continuity) {
+    if (options.standby === 'on') throw new UsageError('--standby=on works with --continuity only');
+    return [];
+  }
   if (options.binding !== 'linux') throw new UsageError('--continuity works with --binding linux only');
   const keeper = keeperProgram();
   if (keeper === null)

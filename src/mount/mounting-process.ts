@@ -256,11 +256,13 @@ class MountingProcess {
    */
   async start(keeper: Keeper | null): Promise<void> {
     this.#startedMs = systemClock.nowMs();
-    this.#useLatestSignIn();
+    this.#signIns.once(); // a standby may have waited for days
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
     const { hasRoot } = await afterHandover(deps, () => this.#mount.open(keeper));
     this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
+    const isContinued = keeper !== null && keeper.generation > 0;
+    if (isContinued) await this.#serve(keeper); // programs wait for it
     const user = this.#user(); // one request for the folder and the quota
     user.catch(() => {});
     if (!hasRoot) {
@@ -271,24 +273,17 @@ class MountingProcess {
     const asked = this.#quota.ask(user.then(({ quota }) => quota));
     const late = systemClock.sleep(FIRST_ANSWER_MS_MAX);
     await this.#control.listen();
-    const bare = BareMountPoint.open(this.#request.directory);
     try {
-      this.#watch.mounted(await this.#mount.mount());
-      bare?.close(true);
+      if (!isContinued) await BareMountPoint.during(this.#request.directory, () => this.#serve(keeper));
     } catch (error) {
-      bare?.close(false);
       await this.#control.close();
       throw error;
     }
-    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
-      process.on(signal, () => void this.#interrupted(signal));
-    if (keeper !== null) this.#continuity?.serves(keeper);
-    if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
     const { queue } = await this.#mount.metrics(); // not `status`, which searches the whole store for local-only files
     await Promise.race([asked, late]);
     if (this.#hasFinished) return; // unmounted meanwhile
     this.#isMounted = true;
-    if (keeper !== null && keeper.generation > 0) return; // the mount was there before
+    if (isContinued) return; // the mount was there before
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
@@ -299,11 +294,12 @@ class MountingProcess {
     });
   }
 
-  /** A standby may have waited for days. */
-  #useLatestSignIn(): void {
-    const latest = readAccountFile(this.#request.accountFile);
-    if (JSON.stringify(latest) === JSON.stringify(this.#account)) return;
-    this.#service.useSignIn(latest, latest.refreshToken);
+  async #serve(keeper: Keeper | null): Promise<void> {
+    this.#watch.mounted(await this.#mount.mount());
+    for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
+      process.on(signal, () => void this.#interrupted(signal));
+    if (keeper !== null) this.#continuity?.serves(keeper);
+    if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
   }
 
   /** @throws UsageError if the offer is refused; this process then continues */

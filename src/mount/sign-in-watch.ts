@@ -25,6 +25,12 @@ export class SignInWatch {
     if (this.#cancel === null) this.#look();
   }
 
+  /** Reports another sign-in that was made meanwhile. */
+  once(): void {
+    this.start();
+    this.stop();
+  }
+
   stop(): void {
     this.#cancel?.();
     this.#cancel = null;

@@ -21,6 +21,8 @@ import { missingResend } from './missing-resend.ts';
 
 /** `npm run soak -- continuity` kills more often. */
 const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '5');
+/** `on`: each process is killed when its standby is ready. */
+const STANDBY = process.env.CFS_TEST_STANDBY ?? 'off';
 /** The calls of the load from one death to the next. */
 const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '1000');
 const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
@@ -56,7 +58,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
       NODE_OPTIONS: `--import ${POINTS}`,
       CFS_TEST_KILL_FILE: killFile,
     };
-    mount = await MountFixture.start({ flags: ['--continuity'], env });
+    mount = await MountFixture.start({ flags: ['--continuity', `--standby=${STANDBY}`], env });
   });
   afterAll(async () => {
     await mount?.dispose();
@@ -87,6 +89,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
         for (let death = 0; death < DEATHS && load.exitCode === null; death++) {
           const callsUntil = callsIn(lines) + CALLS_BETWEEN;
           await vi.waitUntil(() => callsIn(lines) >= callsUntil, { timeout: 60_000, interval: 7 });
+          if (STANDBY === 'on') await mount.standbyReady();
           const point = DEATH_POINTS[death % DEATH_POINTS.length];
           writeFileSync(killFile, JSON.stringify({ point, nth: 1 + random.below(NTH_MAX) }));
           await mount.killAndContinue((pid) => process.kill(pid, point === '' ? 'SIGKILL' : 'SIGUSR2'));

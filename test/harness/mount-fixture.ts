@@ -205,6 +205,14 @@ export class MountFixture implements Ground {
     return status;
   }
 
+  /** With `--standby=on`: waits until a second process is ready. */
+  async standbyReady(): Promise<void> {
+    await vi.waitUntil(async () => (await this.status().catch(() => null))?.continuity?.hasStandby === true, {
+      timeout: GONE_MS_MAX,
+      interval: 20,
+    });
+  }
+
   /** Waits until the process of the mount has ended, after somebody ended it. */
   async gone(): Promise<void> {
     const { pid } = this;

@@ -1,0 +1,73 @@
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
+import { processLife } from '../../src/base/process-life.ts';
+import { keeperProgram } from '../../src/kernel/keeper.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { titled } from '../harness/requirement.ts';
+import { missingResend } from './missing-resend.ts';
+
+const STANDBY_MIB_MAX = 35;
+
+const missing =
+  missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+describe.skipIf(missing !== null)(titled('standby', missing), () => {
+  let mount: MountFixture;
+  beforeAll(async () => {
+    const env = { CFS_TEST_KEEPER_UNLIMITED: '1' };
+    mount = await MountFixture.start({ flags: ['--continuity', '--standby=on'], env });
+  });
+  afterAll(() => mount?.dispose());
+
+  test('a killed mount process is replaced by the process that waits, which another one follows', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('printf before > file');
+    await mount.standbyReady();
+    const waiting = standbyOf(mount.pid);
+    // V8 gives memory back when its thread has been idle for some seconds.
+    await vi.waitUntil(() => privateMibOf(waiting) < STANDBY_MIB_MAX, { timeout: 60_000, interval: 500 });
+
+    await mount.killAndContinue();
+
+    expect(mount.pid).toBe(waiting);
+    expect((await mount.run('printf after >> file; cat file')).stdout).toBe('beforeafter');
+    await mount.standbyReady();
+    expect(standbyOf(mount.pid)).not.toBe(waiting);
+  });
+
+  test('a standby that ends is noticed, and the mount continues without it', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.standbyReady();
+
+    process.kill(standbyOf(mount.pid), 'SIGKILL');
+    await vi.waitUntil(async () => (await mount.status())?.continuity?.hasStandby === false, { timeout: 30_000 });
+
+    await mount.killAndContinue();
+    expect((await mount.run('echo here > there; cat there')).stdout).toBe('here\n');
+  });
+
+  test('a standby ends with its mount', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.standbyReady();
+    const waiting = standbyOf(mount.pid);
+
+    expect((await mount.unmount()).code).toBe(0);
+
+    await vi.waitUntil(() => processLife(waiting) === 'ended', { timeout: 30_000, interval: 20 });
+  });
+});
+
+/** The other child of the keeper. */
+function standbyOf(pid: number): number {
+  const keeper = Number(/^PPid:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
+  const children = readFileSync(`/proc/${keeper}/task/${keeper}/children`, 'utf8').trim().split(' ').map(Number);
+  const [waiting, ...others] = children.filter((child) => child !== pid && processLife(child) === 'running');
+  if (waiting === undefined || others.length > 0) throw new Error(`children of ${keeper}: ${children}`);
+  return waiting;
+}
+
+/** The memory of a process that no other process uses, too. */
+function privateMibOf(pid: number): number {
+  const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
+  const rows = [...rollup.matchAll(/^Private_(?:Dirty|Clean):\s*(\d+)/gm)];
+  return rows.reduce((kib, [, each]) => kib + Number(each), 0) / 1024;
+}
