@@ -1,5 +1,6 @@
-// The kernel binding compared with its peers: `npm run bench -- kernel [--rounds 5] [--quick]`. Needs root, cc; peers are used where they
-// are installed (bindfs; libfuse's passthrough_ll is built from the examples of libfuse3-dev; rclone; fuse-native over libfuse2).
+// The kernel binding compared with its peers: `npm run bench -- kernel [--rounds 5] [--quick] [--continuity]`. Needs root, cc; peers are used
+// where they are installed (bindfs; libfuse's passthrough_ll is built from the examples of libfuse3-dev; rclone; fuse-native over libfuse2).
+// `--continuity`: ours without and with a keeper alone, in turn, and what the keeper costs.
 //
 // Ours is an in-memory file system (test/kernel/memory-file-system.ts) behind the binding; peers pass through to a tmpfs. Rounds are
 // interleaved, and every round mounts again, so that first listings are really first. The table shows medians and the gates.
@@ -8,14 +9,19 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { CONTINUITY, continuityGates } from './measure/continuity-gates.mjs';
 import { builtPassthrough } from './measure/passthrough.mjs';
 import { OURS, Results } from './measure/results.mjs';
 
 const { values: options } = parseArgs({
-  options: { rounds: { type: 'string' }, quick: { type: 'boolean', default: false } },
+  options: {
+    rounds: { type: 'string' },
+    quick: { type: 'boolean', default: false },
+    continuity: { type: 'boolean', default: false },
+  },
 });
 const root = new URL('..', import.meta.url).pathname;
-const rounds = Number(options.rounds ?? (options.quick ? 1 : 5));
+const rounds = Number(options.rounds ?? (options.quick ? 1 : options.continuity ? 15 : 5));
 const FILES = 10_000;
 /** The slow peers, 20 s in total. In a quick run their gates are reported as not measured. */
 const NOT_IN_QUICK = ['rclone', 'fuse-native', 'fuse-native, bare'];
@@ -56,16 +62,26 @@ function prepare() {
     mkdirSync(join(at(name), 'many'));
     for (let i = 0; i < FILES; i++) writeFileSync(join(at(name), 'many', `file-${i}`), '');
   }
+  const hostAt = (/** @type {string} */ name) => {
+    const options = {
+      mount: { directory: at(name) },
+      plantFiles: FILES,
+      fileSystem: { entryTimeoutMs: 300_000, attributeTimeoutMs: 300_000, cacheListing: true },
+    };
+    return [process.execPath, join(sources, 'test/kernel/memory-mount-host.js'), JSON.stringify(options)];
+  };
+  if (options.continuity) {
+    const keeper = join(root, 'native-deps/fuse-kernel/build/cfs-keeper');
+    return {
+      ours: { command: hostAt('ours') },
+      [CONTINUITY]: { command: [keeper, ...hostAt(CONTINUITY)], isChild: true },
+    };
+  }
   const passthrough = builtPassthrough(place);
-  const host = JSON.stringify({
-    mount: { directory: at('ours') },
-    plantFiles: FILES,
-    fileSystem: { entryTimeoutMs: 300_000, attributeTimeoutMs: 300_000, cacheListing: true },
-  });
   const withFuseNative = spawnSync(process.execPath, ['-e', 'require("fuse-native")'], { cwd: root }).status === 0;
   return {
     tmpfs: null,
-    ours: { command: [process.execPath, join(sources, 'test/kernel/memory-mount-host.js'), host] },
+    ours: { command: hostAt('ours') },
     ...(has('bindfs') && { bindfs: { command: ['bindfs', '-f', at('source'), at('bindfs')] } }),
     ...(passthrough !== null && {
       passthrough_ll: {
@@ -109,8 +125,11 @@ function prepare() {
 }
 
 /**
+ * `isChild`: a child of the command serves the mount.
+ * @typedef {{ command: string[], directory?: string, part?: string, isChild?: boolean }} Server
+ *
  * @param {string} name
- * @param {{ command: string[], directory?: string, part?: string } | null} server
+ * @param {Server | null} server
  */
 async function round(name, server) {
   const directory = server?.directory ?? at(name === 'passthrough_ll' ? 'passthrough_ll.mount' : name);
@@ -121,10 +140,12 @@ async function round(name, server) {
     child = spawn(server.command[0], server.command.slice(1), { stdio: ['ignore', 'ignore', 'ignore'] });
     await until(() => isMounted(directory), `${name} to mount`);
   }
+  const servedBy = (/** @type {number} */ pid) =>
+    server?.isChild ? readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').trim() : String(pid);
   try {
     const words = [
       directory,
-      String(child?.pid ?? process.pid),
+      servedBy(child?.pid ?? process.pid),
       ...(server?.part === undefined ? [] : [server.part]),
       ...(options.quick ? ['quick'] : []),
     ];
@@ -214,10 +235,10 @@ const GATES = [
 ];
 
 try {
-  /** @type {Record<string, { command: string[], directory?: string, part?: string } | null> & { ours: { command: string[] } }} */
+  /** @type {Record<string, Server | null> & { ours: Server }} */
   const servers = prepare();
   if (options.quick) for (const name of NOT_IN_QUICK) delete servers[name];
-  const results = new Results('kernel', { rounds, quick: options.quick });
+  const results = new Results(options.continuity ? 'kernel-continuity' : 'kernel', { rounds, quick: options.quick });
   for (let i = 0; i < rounds; i++) {
     for (const [name, server] of Object.entries(servers)) {
       const measured = await round(name, server);
@@ -229,9 +250,12 @@ try {
       }
     }
   }
-  for (let i = 0; i < rounds; i++) await tails(servers.ours, results);
-  for (const gate of GATES) results.gate(...gate);
-  for (const what of ['getattr', 'lookup']) results.gate(`${what} p99, main thread busy`, 'at most', 3, 'idle');
+  if (options.continuity) continuityGates(results, MEASURES);
+  else {
+    for (let i = 0; i < rounds; i++) await tails(servers.ours, results);
+    for (const gate of GATES) results.gate(...gate);
+    for (const what of ['getattr', 'lookup']) results.gate(`${what} p99, main thread busy`, 'at most', 3, 'idle');
+  }
   process.exitCode = results.finish();
 } finally {
   for (const directory of mounts) spawnSync('umount', ['-l', directory]);

@@ -1,6 +1,7 @@
 // The whole path of a mount: the real file system and store behind the kernel, and the embedded server on the same machine,
 // compared with bindfs and ext4 in the same interleaved run. Attribute and entry timeouts are 0 where an operation must reach
 // the mount; reads use O_DIRECT where the kernel's page cache would answer. `--quick`: two rounds, fewer bytes, without ext4.
+// `--continuity`: ours without and with that option alone, in turn, and what it costs.
 import { spawnSync } from 'node:child_process';
 import {
   closeSync,
@@ -16,12 +17,14 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { CONTINUITY, continuityGates } from './measure/continuity-gates.mjs';
 import { Ground, run } from './measure/ground.mjs';
 import { plant } from './measure/plant.mjs';
 import { OURS, Results } from './measure/results.mjs';
 
 const quick = process.argv.includes('--quick');
-const ROUNDS = quick ? 2 : 5;
+const continuity = process.argv.includes('--continuity');
+const ROUNDS = quick ? 2 : continuity ? 9 : 5;
 const BIG_BYTES = quick ? 32 * 1024 ** 2 : 1024 ** 3;
 const FILES = quick ? 200 : 1000;
 
@@ -132,10 +135,10 @@ try {
   const flags = '--dir-ttl 24h --attr-timeout 0s --entry-timeout 0s --settle 10m --drain 0s'.split(' ');
   let mount = ground.mount('mount', flags);
   const bind = () => ground.bindfs('bound', ['-o', 'attr_timeout=0,entry_timeout=0']);
-  const bound = bind();
+  const bound = continuity ? null : bind();
   const peers = [
     { name: OURS, directory: mount.directory },
-    ...(quick ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
+    ...(quick || continuity ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
   ];
   if (bound !== null) peers.push({ name: 'bindfs', directory: bound });
   // Clean nodes: a start would push changes immediately, and load their nodes into memory.
@@ -146,12 +149,12 @@ try {
     ['name', COLD_FILES],
   ];
   plant(mount.store, levels);
-  for (const name of quick ? ['bound-behind'] : ['bound-behind', 'plain']) {
+  for (const name of continuity ? [] : quick ? ['bound-behind'] : ['bound-behind', 'plain']) {
     const folder = join(ground.directory(name), COLD);
     run(`mkdir ${folder} && cd ${folder} && for i in $(seq 0 ${COLD_FILES - 1}); do : > name-$i; done`);
   }
 
-  const results = new Results('mount', { rounds: ROUNDS, quick });
+  const results = new Results(continuity ? 'mount-continuity' : 'mount', { rounds: ROUNDS, quick });
   const measuredBy = (
     /** @type {string} */ workload,
     /** @type {{ name: string, directory: string }} */ { name, directory },
@@ -161,7 +164,19 @@ try {
     if (run.status !== 0) throw new Error(`${name}: ${run.stderr}`);
     return JSON.parse(run.stdout);
   };
-  for (let round = 0; round < ROUNDS; round++) {
+  const measure = (/** @type {{ name: string, directory: string }} */ peer) => {
+    const measured = { ...measuredBy('--cold', peer), ...measuredBy('--workload', peer) };
+    for (const [key, measure, unit] of MEASURES) results.note(measure, unit, peer.name, measured[key]);
+  };
+  // One store and one directory for both, and each of them first in every second round.
+  for (let round = 0; continuity && round < ROUNDS; round++) {
+    for (const name of round % 2 === 0 ? [OURS, CONTINUITY] : [CONTINUITY, OURS]) {
+      mount = ground.mount('mount', name === CONTINUITY ? [...flags, '--continuity'] : flags);
+      measure({ name, directory: mount.directory });
+      ground.end(mount);
+    }
+  }
+  for (let round = 0; !continuity && round < ROUNDS; round++) {
     // Fresh processes, which have answered no request yet.
     if (round > 0) ground.end(mount);
     mount = ground.mount('mount', flags);
@@ -169,13 +184,10 @@ try {
       ground.unmount(bound);
       bind();
     }
-    for (const peer of peers) {
-      const { name } = peer;
-      const measured = { ...measuredBy('--cold', peer), ...measuredBy('--workload', peer) };
-      for (const [key, measure, unit] of MEASURES) results.note(measure, unit, name, measured[key]);
-    }
+    for (const peer of peers) measure(peer);
   }
-  for (const gate of GATES) results.gate(...gate);
+  if (continuity) continuityGates(results, MEASURES);
+  else for (const gate of GATES) results.gate(...gate);
   process.exitCode = results.finish();
 } finally {
   await ground.clear();
