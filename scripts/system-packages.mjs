@@ -63,6 +63,9 @@ export const LISTS = {
     { name: 'libjson-glib-dev', file: '/usr/lib/*/pkgconfig/json-glib-1.0.pc' },
     { name: 'libnautilus-extension-dev', file: '/usr/lib/*/pkgconfig/libnautilus-extension-4.pc' },
     { name: 'pkg-config', program: 'pkg-config' },
+    // The file manager of GNOME, and a window manager: 60 MB to download.
+    { name: 'nautilus', program: 'nautilus' },
+    { name: 'openbox', program: 'openbox' },
     { name: 'pcmanfm', program: 'pcmanfm' },
     // A database for tests of the server's rules: it is started by them, and its service stays stopped.
     { name: 'postgresql', file: '/usr/lib/postgresql/*/bin/initdb' },

@@ -39,7 +39,7 @@ describe.skipIf(gio !== null && windows !== null)(
       rmSync(home, { recursive: true, force: true });
     });
 
-    function inSession(command: string): Promise<CommandResult> {
+    function inSession(command: string, of: MountFixture = mount): Promise<CommandResult> {
       const env = {
         HOME: home,
         XDG_RUNTIME_DIR: home,
@@ -51,7 +51,7 @@ describe.skipIf(gio !== null && windows !== null)(
         GVFS_DISABLE_FUSE: '1',
         LC_ALL: 'C.UTF-8',
       };
-      return mount.run(command, { env, anyExitCode: true, timeoutMs: 110_000 });
+      return of.run(command, { env, anyExitCode: true, timeoutMs: 110_000 });
     }
 
     /** [S-desktop-1] */
@@ -108,8 +108,59 @@ describe.skipIf(gio !== null && windows !== null)(
       expect([...(await reader.entries()).keys()].some((path) => path.includes('.Trash'))).toBe(false);
     });
 
-    async function inTrashSession(call: string): Promise<readonly string[]> {
-      const { code, stdout, stderr } = await inSession(`dbus-run-session -- ${TRASH_SESSION} ${call}`);
+    /** [S-trash-2] */
+    testUnless(trash)('without the service, gio moves to the trash and restores, and the history stays', async () => {
+      onTestFailed(mount.printLogs);
+      const { server } = mount;
+      await mount.run('mkdir -p away/deep; echo one > away/report.txt; echo x > away/deep/x');
+      await mount.sync();
+      await mount.run('echo two > away/report.txt');
+      await mount.sync();
+      const { reader } = server;
+      const report = (await reader.entries()).get('away/report.txt') as ServerEntry;
+      const versions = await reader.versionCount(report);
+
+      await server.kill9();
+      expect(await inTrashSession('trash away/report.txt away/deep')).toEqual(['away/deep', 'away/report.txt']);
+      expect(await inTrashSession('restore away/report.txt')).toEqual(['two']);
+      expect((await mount.run('ls away')).stdout).toBe('report.txt\n');
+      await server.restart();
+      await mount.sync();
+
+      const again = server.reader;
+      const after = await again.entries();
+      expect([...after.keys()].filter((path) => path.startsWith('away'))).toEqual(['away', 'away/report.txt']);
+      expect(after.get('away/report.txt')?.url).toBe(report.url);
+      expect(await again.versionCount(report)).toBe(versions);
+      expect(await again.trash()).toContain('deep');
+      expect((await inTrashSession('empty')).filter((name) => name === 'away')).toEqual(['away']);
+    });
+
+    /** [S-trash-6] */
+    testUnless(trash)(
+      'with --empty-trash service, gio deletes permanently what it empties, and nothing else',
+      async () => {
+        onTestFailed(mount.printLogs);
+        const { reader } = mount.server;
+        const other = await mount.freshStore(['--empty-trash', 'service']);
+        await other.run(
+          'mkdir -p gone/inner; echo 1 > gone/inner/1; echo 2 > gone/2; echo 3 > emptied; echo 4 > removed',
+        );
+        await other.sync();
+        const kept = await reader.trash();
+        await other.run('rm removed');
+        await inTrashSession('trash emptied gone', other);
+        await other.sync();
+        expect([...(await reader.trash())].sort()).toEqual([...kept, 'emptied', 'gone', 'removed'].sort());
+
+        await inTrashSession('empty', other);
+        await other.sync();
+        expect([...(await reader.trash())].sort()).toEqual([...kept, 'removed'].sort());
+      },
+    );
+
+    async function inTrashSession(call: string, of: MountFixture = mount): Promise<readonly string[]> {
+      const { code, stdout, stderr } = await inSession(`dbus-run-session -- ${TRASH_SESSION} ${call}`, of);
       expect(code, `${stdout}${stderr}`).toBe(0);
       return stdout.split('\n').filter((line) => line !== '');
     }

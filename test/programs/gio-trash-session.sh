@@ -20,7 +20,7 @@ case $1 in
     gio trash "$2" "$3"
     until_true "listed '$(basename "$2")' >/dev/null && listed '$(basename "$3")' >/dev/null"
     gio trash --list | cut -f 2 | sed 's|.*/mnt/||' | sort
-    ls docs
+    ls "$(dirname "$2")"
     ;;
   restore)
     until_true "listed '$(basename "$2")' >/dev/null"

@@ -1,0 +1,116 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import type { Readable } from 'node:stream';
+import { expect } from 'vitest';
+import { type CommandResult, runCommand } from './command.ts';
+import { missingFile, missingPrograms } from './requirement.ts';
+
+const POLL = { timeout: 60_000, interval: 100 };
+
+export function missingForNautilus(): string | null {
+  return (
+    missingPrograms('nautilus', 'openbox', 'Xvfb', 'xdotool', 'dbus-daemon') ?? missingFile('/usr/libexec/gvfsd-trash') // Nautilus has no trash without it
+  );
+}
+
+/** A screen, a session bus and a home of their own, with the file manager of GNOME. The test presses its keys. */
+export class DesktopScreen {
+  /** Settings, caches and data of the session's programs. */
+  readonly home: string;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly #children: ChildProcess[];
+
+  private constructor(home: string, env: Readonly<Record<string, string | undefined>>, children: ChildProcess[]) {
+    this.home = home;
+    this.env = env;
+    this.#children = children;
+  }
+
+  static async start(): Promise<DesktopScreen> {
+    const home = mkdtempSync(join(tmpdir(), 'cfs-screen-'));
+    for (const folder of ['config', 'cache', 'data', 'run']) mkdirSync(join(home, folder), { mode: 0o700 });
+    mkdirSync(join(home, 'config/gtk-4.0'));
+    writeFileSync(join(home, 'config/gtk-4.0/settings.ini'), '[Settings]\ngtk-enable-animations=0\n');
+    // -noreset: without it the server begins anew whenever its last client leaves, and refuses a client that connects just then.
+    const screen = ['-displayfd', '1', '-screen', '0', '1280x800x24', '-noreset', '-nolisten', 'tcp'];
+    const display = spawn('Xvfb', screen, { stdio: ['ignore', 'pipe', 'ignore'] });
+    const env = {
+      HOME: home,
+      XDG_RUNTIME_DIR: join(home, 'run'),
+      XDG_CONFIG_HOME: join(home, 'config'),
+      XDG_CACHE_HOME: join(home, 'cache'),
+      XDG_DATA_HOME: join(home, 'data'),
+      DISPLAY: `:${await firstLine(display.stdout)}`,
+      WAYLAND_DISPLAY: undefined,
+      GVFS_DISABLE_FUSE: '1',
+      GSETTINGS_BACKEND: 'memory',
+      // Frames that a busy processor draws by OpenGL come before everything else in GTK: a spinner would turn, and nothing would load.
+      GSK_RENDERER: 'cairo',
+      GTK_A11Y: 'none',
+      LC_ALL: 'C.UTF-8',
+    };
+    // Services that it starts get this environment.
+    const options = ['--session', '--nofork', '--print-address=1'];
+    const bus = spawn('dbus-daemon', options, { stdio: ['ignore', 'pipe', 'ignore'], env: { ...process.env, ...env } });
+    const DBUS_SESSION_BUS_ADDRESS = await firstLine(bus.stdout);
+    // Without a window manager GTK 4 takes no keys.
+    const manager = spawn('openbox', [], { stdio: 'ignore', cwd: '/', env: { ...process.env, ...env } });
+    return new DesktopScreen(home, { ...env, DBUS_SESSION_BUS_ADDRESS }, [manager, bus, display]);
+  }
+
+  /** Opens a folder in a window. @returns when the window is there */
+  async open(folder: string, name: string): Promise<void> {
+    const child = spawn('nautilus', ['--new-window', folder], {
+      stdio: 'ignore',
+      cwd: '/',
+      env: { ...process.env, ...this.env },
+    });
+    this.#children.unshift(child);
+    await expect.poll(() => this.windows(), POLL).toContain(name);
+  }
+
+  /** The titles of all windows that can be seen. */
+  async windows(): Promise<readonly string[]> {
+    const script = 'for window in $(xdotool search --onlyvisible --name .); do xdotool getwindowname "$window"; done';
+    const { stdout } = await this.#run(['sh', '-c', script]);
+    return stdout.split('\n').filter((line) => line !== '');
+  }
+
+  /** Brings the window to the front, clicks into its empty corner, and presses the keys. */
+  async press(window: string, ...keys: readonly string[]): Promise<void> {
+    const script = [
+      'id=$(xdotool search --onlyvisible --name "^$1\\$" | tail -1); shift',
+      'xdotool windowactivate --sync "$id"; eval "$(xdotool getwindowgeometry --shell "$id")"',
+      'xdotool mousemove $((X + WIDTH - 60)) $((Y + HEIGHT - 60)) click 1; sleep 0.5',
+      'for key; do xdotool key "$key"; sleep 0.5; done',
+    ];
+    await this.#run(['sh', '-c', script.join('\n'), 'sh', window, ...keys]);
+  }
+
+  /** A picture of the screen, for a person (ImageMagick). */
+  async shot(file: string): Promise<void> {
+    await this.#run(['import', '-window', 'root', file]);
+  }
+
+  async dispose(): Promise<void> {
+    for (const child of this.#children) {
+      if (child.exitCode !== null || child.signalCode !== null) continue;
+      child.kill();
+      await once(child, 'exit');
+    }
+    rmSync(this.home, { recursive: true, force: true, maxRetries: 5 });
+  }
+
+  #run(argv: readonly string[]): Promise<CommandResult> {
+    return runCommand(argv, { env: this.env, anyExitCode: true });
+  }
+}
+
+async function firstLine(output: Readable): Promise<string> {
+  const [line] = (await once(createInterface({ input: output }), 'line')) as [string];
+  return line;
+}
