@@ -53,7 +53,7 @@ const out = join(outFolder, `${NAME}.node`);
 /** The program that keeps a mount while its process is restarted. A clone without its source has none, as the tests of this script. */
 const keeperSource = fileURLToPath(new URL('../native-deps/keeper/keeper.c', import.meta.url));
 const keeperOut = join(outFolder, 'cfs-keeper');
-const hasKeeper = existsSync(keeperSource) && !sanitize && !prebuild;
+const hasKeeper = existsSync(keeperSource) && !sanitize;
 /** The program that repeats remote changes in a mount, for inotify(7). */
 const announcerSource = fileURLToPath(new URL('../native-deps/announcer/announcer.c', import.meta.url));
 /** The programs beside the addon, with their sources. */

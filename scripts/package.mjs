@@ -142,5 +142,5 @@ function settle(path, seconds) {
 
 /** @param {string} path */
 function isProgram(path) {
-  return /\/package\/bin\/[^/]+$|\/DEBIAN\/(postinst|postrm)$/.test(path);
+  return /\/package\/bin\/[^/]+$|\/prebuilds\/[^/]+\/cfs-[a-z]+$|\/DEBIAN\/(postinst|postrm)$/.test(path);
 }

@@ -1,5 +1,4 @@
-import { existsSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { programBesideAddon } from '../base/native.ts';
 import { type KernelAddon, loadKernelAddon } from './kernel-addon.ts';
 
 /**
@@ -49,8 +48,7 @@ export function placeIn(text: string): Keeper | null {
 
 /** The keeper's program; null if it was not built. */
 export function keeperProgram(): string | null {
-  const path = fileURLToPath(new URL('../../native-deps/fuse-kernel/build/cfs-keeper', import.meta.url));
-  return existsSync(path) ? path : null;
+  return programBesideAddon('cfs-keeper');
 }
 
 /**

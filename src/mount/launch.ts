@@ -109,7 +109,7 @@ function keeperOf({ options }: MountRequest): readonly string[] {
   if (options.binding !== 'linux') throw new UsageError('--continuity works with --binding linux only');
   const keeper = keeperProgram();
   if (keeper === null)
-    throw new UsageError('--continuity is not part of this package yet: in a clone, run node scripts/build-native.mjs');
+    throw new UsageError('this package has no keeper for --continuity: in a clone, run node scripts/build-native.mjs');
   return [keeper];
 }
 

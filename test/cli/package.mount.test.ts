@@ -25,7 +25,7 @@ const ALLOWED = [
   /^dist\/types\/[a-z]+\/[a-z-]+\.d\.ts$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z0-9-]+\.md)$/,
   /^man\/[a-z-]+\.1$/,
-  /^native-deps\/fuse-kernel\/prebuilds\/linux-(x64|arm64)\/(fuse-kernel\.node|cfs-announcer)$/,
+  /^native-deps\/fuse-kernel\/prebuilds\/linux-(x64|arm64)\/(fuse-kernel\.node|cfs-announcer|cfs-keeper)$/,
 ];
 /** All that the package is made of. */
 const SOURCES =

@@ -18,6 +18,7 @@ import { EXIT_CODES, exitCode } from '../../src/mount/exit-codes.ts';
 import { failureOf } from '../../src/mount/failure.ts';
 import { eventLine } from '../../src/mount/mount-event.ts';
 import {
+  LAYOUTS,
   type MountRequest,
   mountEnvironment,
   parseMountAnswer,
@@ -178,6 +179,13 @@ describe('the status for people', () => {
     expect(line(state.status as Status)).toBe(undefined);
     expect(line({ ...withoutVersion, version: '0.0.9-1' })).toBe(`  version    0.0.9-1 ${hint}`);
     expect(line(withoutVersion)).toBe(`  version    an earlier version ${hint}`);
+
+    const { store, handover } = LAYOUTS;
+    const continuity = { deaths: 0, upgrades: 0, lastPauseMs: null, hasStandby: false, layout: handover };
+    const other = { ...withoutVersion, version: '0.0.9-1', continuity, storeLayout: store };
+    expect(line(other)).toBe(
+      `  version    0.0.9-1 still runs; to use ${programVersion()}, run cfs-mount /home/ann/Cloud\n`,
+    );
   });
 
   test('says what is pending, parked and under way, and for how long the service has been away', () => {

@@ -115,6 +115,9 @@ const WHOLE_LIFE = `
   ls /usr/share/zsh/vendor-completions/_cfs /usr/share/fish/vendor_completions.d
   ls /usr/lib/systemd/user/cfs-mount@.service /usr/lib/systemd/system/cfs-mount@.service
 
+  part programs
+  find -L /usr/lib/cfs-mount/current/native-deps -name 'cfs-*' -executable -printf '%f\\n' | sort
+
   part sign-in
   useradd -m ann
   cat > /home/ann/serve << 'END'
@@ -207,6 +210,10 @@ describe.each(releases.length === 0 ? ['any release'] : releases)(titled('in %s'
     expect(said.without).toBe('no node\nno npm\nno gcc');
     expect(said.install).toContain(`Setting up cfs-mount (${FIRST})`);
     expect(said.version).toMatch(new RegExp(`^(${FIRST} \\(Node [\\d.]+\\)\\n?){2}$`));
+  });
+
+  check('the keeper and the announcer can be started', () => {
+    expect(said.programs).toBe('cfs-announcer\ncfs-keeper');
   });
 
   check('a user signs in, mounts, saves, and finds nothing wrong', () => {

@@ -6,6 +6,7 @@ import { formatBytes, formatDuration } from '../../config/units.ts';
 import type { Status } from '../../control/status-model.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { heldText, visible } from '../../mount/mount-event.ts';
+import { haveSameLayouts, LAYOUTS } from '../../mount/mount-request.ts';
 import { QUOTA_LOW_SHARE } from '../../mount/quota-watch.ts';
 import { type AccountState, accountStates } from '../../mount/running-mounts.ts';
 import { ownerOf } from '../../store/owner-lock.ts';
@@ -122,11 +123,13 @@ export function statusText(
 }
 
 /** An upgrade does not restart running mounts. */
-function otherVersion({ version = 'an earlier version' }: Status): string[] {
+function otherVersion({ version = 'an earlier version', directory, continuity, storeLayout = 0 }: Status): string[] {
   const installed = programVersion();
-  return version === installed
-    ? []
-    : [`version    ${version} still runs; to use ${installed}, unmount and mount again`];
+  if (version === installed) return [];
+  const running = continuity === undefined ? null : { store: storeLayout, handover: continuity.layout };
+  const canContinue = running !== null && haveSameLayouts(running, LAYOUTS);
+  const how = canContinue ? `run cfs-mount ${visible(directory)}` : 'unmount and mount again';
+  return [`version    ${version} still runs; to use ${installed}, ${how}`];
 }
 
 const COLUMNS = 80;
