@@ -73,7 +73,7 @@ export class ComposedFileSystem implements FileSystemOps {
   }
 
   init(invalidator: Invalidator, handles?: HandleRecord): void {
-    if (handles !== undefined) this.#versions.beginHandlesAt(handles.firstHandle);
+    if (handles !== undefined) this.#versions.recordIn(handles);
     this.#files.init(invalidator, handles);
   }
 
@@ -82,7 +82,7 @@ export class ComposedFileSystem implements FileSystemOps {
   }
 
   reopened(ino: Inode, handle: HandleId): OpenReply | OpenDirectoryReply | null {
-    return isInVersions(ino) ? null : this.#files.reopened(ino, handle);
+    return isInVersions(ino) ? this.#versions.reopened(handle) : this.#files.reopened(ino, handle);
   }
 
   placeOf(folder: Inode): { parent: Inode; name: string } | null {

@@ -10,6 +10,7 @@ import type { Handles } from './handles.ts';
 import type { KernelCache } from './kernel-cache.ts';
 import { NO_NAME, type NodeView } from './node-view.ts';
 import type { TemporaryFiles } from './temporary-files.ts';
+import { isInVersions } from './versions-directory.ts';
 
 /**
  * Records all handles from now on, and takes over those of an earlier mounting process that died. The kernel keeps its handles and caches
@@ -37,7 +38,7 @@ export function inheritHandles(
   for (const draft of record.drafts.inherited()) if (contents.unflushed.resume(draft)) drafts.set(draft.content, draft);
   const nameless = view.recordIn(record.removals);
   const left = [...record.removals.left()];
-  const inherited = [...record.inherited()];
+  const inherited = [...record.inherited()].filter(({ ino }) => !isInVersions(ino));
   for (const { handle, ino, kind, flags: raw, content, hasChanged, isUnstored, leftFrom } of inherited) {
     if (kind === 'folder') {
       const folder = new FolderHandle(ino);

@@ -8,6 +8,11 @@ import type { Answer, ReadReply } from '../kernel/binding.ts';
 import type { StoreWriter } from '../store/tables.ts';
 import { replyOf } from './read-reply.ts';
 
+export interface VersionContent {
+  readonly version: VersionUrl;
+  readonly resource: ResourceUrl;
+}
+
 interface OpenVersion {
   readonly content: ContentId;
   readonly sizeBytes: number;
@@ -26,6 +31,8 @@ export class VersionReader {
   readonly #reader: BlockReader;
   readonly #open = new Map<HandleId, OpenVersion>();
   #next = 1;
+  /** Handles before it are those of earlier processes. */
+  #first = 1;
 
   constructor(deps: { store: StoreWriter; contents: Contents; reader: BlockReader }) {
     this.#store = deps.store;
@@ -35,9 +42,10 @@ export class VersionReader {
 
   beginHandlesAt(first: number): void {
     this.#next = first;
+    this.#first = first;
   }
 
-  open(version: VersionUrl, resource: ResourceUrl, sizeBytes: number): HandleId {
+  open(version: VersionUrl, resource: ResourceUrl, sizeBytes: number): { handle: HandleId; content: ContentId } {
     const content = this.#store.transact((tx) => {
       const id = this.#contents.versionContent(tx, version, resource, sizeBytes);
       // Only the lease keeps it from collection.
@@ -45,6 +53,23 @@ export class VersionReader {
       return id;
     });
     const handle = this.#next++ as HandleId;
+    this.#hold(handle, content, sizeBytes);
+    return { handle, content };
+  }
+
+  /** A handle that an earlier process opened. @returns the version; null if its content is gone */
+  resume(handle: HandleId, content: ContentId): VersionContent | null {
+    const record = this.#contents.record(content);
+    if (record?.version == null || record.resource === null) return null;
+    this.#hold(handle, content, record.sizeBytes);
+    return { version: record.version, resource: record.resource };
+  }
+
+  has(handle: HandleId): boolean {
+    return this.#open.has(handle);
+  }
+
+  #hold(handle: HandleId, content: ContentId, sizeBytes: number): void {
     const lease = this.#contents.lease(content);
     const closed = new AbortController();
     setMaxListeners(0, closed.signal); // one for each request under way
@@ -55,7 +80,6 @@ export class VersionReader {
       readAhead: new ReadAhead(this.#reader.windowBytesMax),
       closed,
     });
-    return handle;
   }
 
   /** @throws FsError EBADF · what `BlockReader.read` throws: ESTALE, ETIMEDOUT, EIO */
@@ -83,7 +107,7 @@ export class VersionReader {
 
   #version(handle: HandleId): OpenVersion {
     const version = this.#open.get(handle);
-    if (version === undefined) throw new FsError('EBADF');
+    if (version === undefined) throw new FsError(handle < this.#first ? 'EIO' : 'EBADF');
     return version;
   }
 }

@@ -10,6 +10,7 @@ import type {
   AttributesReply,
   DirectorySink,
   Entry,
+  HandleRecord,
   NegativeEntry,
   OpContext,
   OpenDirectoryReply,
@@ -24,7 +25,7 @@ import { fillDirectory } from './directory.ts';
 import type { FileHistory, NamedVersion } from './file-history.ts';
 import { FolderHandle } from './folder-handle.ts';
 import { ReadOnlyOps } from './read-only-ops.ts';
-import { VersionReader } from './version-reader.ts';
+import { type VersionContent, VersionReader } from './version-reader.ts';
 
 export interface VersionsDirectoryDeps {
   readonly tree: Tree;
@@ -42,6 +43,9 @@ export const VERSIONS_NAME = '.versions';
 const FIRST_MIRROR = 2 ** 51;
 /** Inodes of versions start here and derive from their URLs. */
 const FIRST_VERSION = 2 ** 52;
+/** Handles, from the first one of the process: others than those of `Handles`, which are recorded beside them. */
+const FIRST_FILE_HANDLE = 2 ** 30;
+const FIRST_FOLDER_HANDLE = 2 ** 31;
 export const VERSIONS_INODE = (FIRST_MIRROR + ROOT_INODE) as Inode;
 
 /** How long the kernel may cache names in here: the tree sends no notification for the mirror. */
@@ -68,7 +72,9 @@ interface LiveVersion {
 
 type OpenFolder =
   | { readonly kind: 'mirror'; readonly folder: FolderHandle }
-  | { readonly kind: 'history'; readonly file: ShownFile; readonly versions: readonly NamedVersion[] };
+  | { readonly kind: 'history'; readonly file: ShownFile; readonly versions: readonly NamedVersion[] }
+  /** Opened in an earlier process. */
+  | { readonly kind: 'unread history'; readonly file: ShownFile };
 
 /**
  * `.versions/`: a read-only mirror of the tree, where each file is a folder of its versions on the service. Nothing of it is stored: its
@@ -79,10 +85,15 @@ export class VersionsDirectory extends ReadOnlyOps {
   readonly #freshness: Freshness;
   readonly #history: FileHistory;
   readonly #reader: VersionReader;
+  readonly #store: StoreWriter;
   /** Versions that the kernel refers to, by inode. */
   readonly #live = new Map<Inode, LiveVersion>();
   readonly #folders = new Map<HandleId, OpenFolder>();
   #nextFolder = 1;
+  /** Where a successor of this process finds the handles; null without one. */
+  #record: HandleRecord | null = null;
+  /** Versions with handles of earlier processes, by inode. */
+  readonly #resumed = new Map<Inode, VersionContent>();
 
   constructor(deps: VersionsDirectoryDeps) {
     super();
@@ -90,12 +101,36 @@ export class VersionsDirectory extends ReadOnlyOps {
     this.#freshness = deps.freshness;
     this.#history = deps.history;
     this.#reader = new VersionReader(deps);
+    this.#store = deps.store;
   }
 
-  /** Handles of earlier processes are lost: EBADF. No number of theirs is used again. */
-  beginHandlesAt(first: number): void {
-    this.#nextFolder = first;
-    this.#reader.beginHandlesAt(first);
+  /** Records all handles from now on, and takes over those of earlier processes. */
+  recordIn(record: HandleRecord): void {
+    this.#record = record;
+    this.#nextFolder = record.firstHandle + FIRST_FOLDER_HANDLE;
+    this.#reader.beginHandlesAt(record.firstHandle + FIRST_FILE_HANDLE);
+    for (const { handle, ino, kind, content } of [...record.inherited()]) {
+      if (!isInVersions(ino)) continue;
+      if (kind === 'folder') this.#resumeFolder(handle, ino);
+      else if (content !== null && content !== 'older') {
+        const version = this.#reader.resume(handle, content);
+        if (version !== null) this.#resumed.set(ino, version);
+      }
+    }
+  }
+
+  #resumeFolder(handle: HandleId, ino: Inode): void {
+    const node = this.#tree.node((ino - FIRST_MIRROR) as Inode);
+    if (node === undefined || !isShown(node)) return;
+    this.#folders.set(
+      handle,
+      isFile(node) ? { kind: 'unread history', file: node } : { kind: 'mirror', folder: new FolderHandle(node.ino) },
+    );
+  }
+
+  reopened(handle: HandleId): OpenReply | OpenDirectoryReply | null {
+    if (this.#folders.has(handle)) return { handle, cacheListing: false, keepListing: false };
+    return this.#reader.has(handle) ? { handle, keepCache: true, directIo: false } : null;
   }
 
   /** The entry of `.versions` itself. */
@@ -122,8 +157,12 @@ export class VersionsDirectory extends ReadOnlyOps {
 
   getattr(ino: Inode): Answer<AttributesReply> {
     if (ino < FIRST_VERSION) return { attributes: mirrorAttributes(this.#shown(ino)), attributeTimeoutMs: NAME_MS };
-    const { named, file } = this.#liveVersion(ino);
-    return { attributes: versionAttributes(ino, named, file), attributeTimeoutMs: VERSION_ATTRIBUTES_MS };
+    const reply = ({ named, file }: Pick<LiveVersion, 'named' | 'file'>): AttributesReply => ({
+      attributes: versionAttributes(ino, named, file),
+      attributeTimeoutMs: VERSION_ATTRIBUTES_MS,
+    });
+    const resumed = this.#live.has(ino) ? undefined : this.#resumed.get(ino);
+    return resumed === undefined ? reply(this.#liveVersion(ino)) : this.#revived(ino, resumed).then(reply);
   }
 
   readlink(): never {
@@ -135,7 +174,17 @@ export class VersionsDirectory extends ReadOnlyOps {
     if (flags.access !== 'read' || flags.truncate) throw new FsError('EROFS', 'versions are read-only');
     const { named, file } = this.#liveVersion(ino);
     const { url, sizeBytes } = named.version;
-    return { handle: this.#reader.open(url, file.remote.resource, sizeBytes), keepCache: true, directIo: false };
+    const { handle, content } = this.#reader.open(url, file.remote.resource, sizeBytes);
+    this.#record?.opened({
+      handle,
+      ino,
+      kind: 'file',
+      flags: flags.raw,
+      content,
+      hasChanged: false,
+      isUnstored: false,
+    });
+    return { handle, keepCache: true, directIo: false };
   }
 
   read(_ino: Inode, handle: HandleId, offset: number, length: number, ctx: OpContext): Answer<ReadReply> {
@@ -146,6 +195,7 @@ export class VersionsDirectory extends ReadOnlyOps {
 
   release(_ino: Inode, handle: HandleId): void {
     this.#reader.close(handle);
+    this.#record?.closed(handle);
   }
 
   fsync(): void {}
@@ -163,23 +213,31 @@ export class VersionsDirectory extends ReadOnlyOps {
     if (isFile(node)) {
       const versions = this.#history.versions(node.ino, node.remote);
       return unlessAborted(versions, ctx.signal).then((known) =>
-        this.#addFolder({ kind: 'history', file: node, versions: known }),
+        this.#addFolder(ino, { kind: 'history', file: node, versions: known }),
       );
     }
     return this.#afterListing(node.ino, ctx, () =>
-      this.#addFolder({ kind: 'mirror', folder: new FolderHandle(node.ino) }),
+      this.#addFolder(ino, { kind: 'mirror', folder: new FolderHandle(node.ino) }),
     );
   }
 
-  readdir(_ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): void {
+  readdir(ino: Inode, handle: HandleId, cookie: number, sink: DirectorySink): Answer<void> {
     const open = this.#folders.get(handle);
     if (open === undefined) throw new FsError('EBADF');
+    if (open.kind === 'unread history') {
+      const { file } = open;
+      return this.#history.versions(file.ino, file.remote).then((versions) => {
+        this.#folders.set(handle, { kind: 'history', file, versions });
+        return this.readdir(ino, handle, cookie, sink);
+      });
+    }
     if (open.kind === 'history') this.#fillHistory(open.file, open.versions, cookie, sink);
     else this.#fillMirror(open.folder, cookie, sink);
   }
 
   releasedir(_ino: Inode, handle: HandleId): void {
     this.#folders.delete(handle);
+    this.#record?.closed(handle);
   }
 
   getxattr(ino: Inode, name: string): Answer<Uint8Array> {
@@ -254,9 +312,22 @@ export class VersionsDirectory extends ReadOnlyOps {
     return live;
   }
 
-  #addFolder(folder: OpenFolder): OpenDirectoryReply {
+  /** A version that the kernel knows from an earlier process. */
+  async #revived(ino: Inode, { version: url, resource }: VersionContent): Promise<Pick<LiveVersion, 'named' | 'file'>> {
+    const file = this.#tree.node(this.#store.get('resource', resource) ?? (0 as Inode));
+    if (file === undefined || !isShown(file) || !isFile(file)) throw new FsError('ESTALE');
+    const versions = await this.#history.versions(file.ino, file.remote);
+    const named = versions.find(({ version }) => version.url === url);
+    if (named === undefined) throw new FsError('ESTALE');
+    this.#lookedUp(ino, named, file);
+    return { named, file };
+  }
+
+  #addFolder(ino: Inode, folder: OpenFolder): OpenDirectoryReply {
     const handle = this.#nextFolder++ as HandleId;
     this.#folders.set(handle, folder);
+    const ofFolder = { flags: 0, content: null, hasChanged: false, isUnstored: false };
+    this.#record?.opened({ handle, ino, kind: 'folder', ...ofFolder });
     return { handle, cacheListing: false, keepListing: false };
   }
 

@@ -28,12 +28,19 @@ export class ContinuedSide {
   #side!: FileSystemSide;
   #state!: HandoverState;
 
-  private constructor(options: SideOptions) {
+  readonly #begins: (side: FileSystemSide, state: HandoverState) => void;
+
+  private constructor(options: SideOptions, begins: (side: FileSystemSide, state: HandoverState) => void) {
     this.#options = options;
+    this.#begins = begins;
   }
 
-  static async start(options: SideOptions = {}): Promise<ContinuedSide> {
-    const life = new ContinuedSide(options);
+  /** @param begins called with each process, before its file system takes over */
+  static async start(
+    options: SideOptions = {},
+    begins: (side: FileSystemSide, state: HandoverState) => void = () => {},
+  ): Promise<ContinuedSide> {
+    const life = new ContinuedSide(options, begins);
     await life.#start(options);
     return life;
   }
@@ -84,6 +91,7 @@ export class ContinuedSide {
     this.#state = new HandoverState(this.#region, 0, this.#generation);
     this.#state.judge(store.foundRecord);
     store.witness = this.#state;
+    this.#begins(this.#side, this.#state);
     fileSystem.init(noInvalidations, this.#state);
   }
 }
