@@ -30,7 +30,9 @@ export class Dispatcher {
   /** Requests in progress by account. */
   readonly #ofAccounts = new Map<string, number>();
   readonly #handlers: HandlerTable;
-  readonly #underWay = new Set<Promise<void>>();
+  #underWay = 0;
+  /** Called when no request is in progress. */
+  #onIdle: (() => void)[] = [];
   /** Last listing responses, by token and target; only while a fault rule asks for stale ones. */
   readonly #lastListings = new Map<string, string>();
   faults: FaultPlan;
@@ -66,15 +68,18 @@ export class Dispatcher {
   }
 
   /** Never throws: every failure becomes a response, or the end of the connection. */
-  answer(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
-    const done = this.#answer(request, response, expectsContinue).finally(() => this.#underWay.delete(done));
-    this.#underWay.add(done);
-    return done;
+  async answer(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
+    this.#underWay++;
+    try {
+      await this.#answer(request, response, expectsContinue);
+    } finally {
+      if (--this.#underWay === 0) for (const call of this.#onIdle.splice(0)) call();
+    }
   }
 
   /** Resolves when no request is in progress. */
   async idle(): Promise<void> {
-    while (this.#underWay.size > 0) await Promise.all(this.#underWay);
+    while (this.#underWay > 0) await new Promise<void>((resolve) => this.#onIdle.push(resolve));
   }
 
   async #answer(request: IncomingMessage, response: ServerResponse, expectsContinue: boolean): Promise<void> {
