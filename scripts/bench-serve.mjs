@@ -1,6 +1,8 @@
-// `npm run bench -- serve`: many large uploads to `cfs serve`, with and without an object store.
-//   --rounds=N   (1)
-//   --quick      a 32nd of the bytes
+// `npm run bench -- serve`: `cfs serve`. Small requests to one server and to two with a database, and to one without; many large uploads
+// with and without an object store.
+//   --rounds=N   of large uploads (1); small requests have three times as many
+//   --quick      a 32nd of the bytes, one second of each small request
+//   --small      only the small requests
 // The stores are in a process of their own, without an S3 server's work: one forgets the bytes, one keeps them in files. The memory is
 // that of the server, until every version has moved.
 import { fork } from 'node:child_process';
@@ -13,7 +15,9 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
+import { databasePrograms, startDatabase } from './measure/database.mjs';
 import { OURS, Results } from './measure/results.mjs';
+import { CLIENTS, smallRequests } from './measure/serve-rates.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const quick = process.argv.includes('--quick');
@@ -25,22 +29,117 @@ const LOADS = [
 ];
 const RSS_MIB_MAX = 512;
 const WITHOUT = 'without --objects';
+const SMALL_ROUNDS = 3 * ROUNDS;
+const SMALL_SECONDS = quick ? 1 : 4;
+const TWO = 'two servers';
+const EMBEDDED = 'without --database';
 
 const fromDist = (/** @type {string} */ path) => import(join(root, 'dist', path));
-if (process.argv.includes('--serve')) await serve(...process.argv.slice(-2));
+if (process.argv.includes('--serve')) await serve(JSON.parse(process.argv.at(-1) ?? ''));
 else if (process.argv.includes('--store')) store(...process.argv.slice(-2));
 else await bench();
 
 async function bench() {
   const results = new Results('serve', { rounds: ROUNDS, quick });
-  for (let round = 0; round < ROUNDS; round++) {
-    for (const load of LOADS) {
-      await measure(results, load, OURS);
-      await measure(results, load, WITHOUT);
+  await small(results);
+  if (!process.argv.includes('--small')) {
+    for (let round = 0; round < ROUNDS; round++) {
+      for (const load of LOADS) {
+        await measure(results, load, OURS);
+        await measure(results, load, WITHOUT);
+      }
+    }
+    for (const load of LOADS) results.gate(`… memory of the server, ${load.store}`, 'at most', RSS_MIB_MAX);
+  }
+  process.exitCode = results.finish();
+}
+
+/**
+ * Small requests of eight clients. `OURS` is one server with a database.
+ * @param {Results} results
+ */
+async function small(results) {
+  const programs = databasePrograms();
+  const database = programs === undefined ? null : await startDatabase(programs);
+  let databases = 0;
+  const measureOne = async (/** @type {string} */ peer, /** @type {number} */ accounts) => {
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
+    const name = `bench${databases++}`;
+    const url = peer === EMBEDDED ? null : (database?.create(name) ?? null);
+    if (peer !== EMBEDDED && url === null) return rmSync(directory, { recursive: true });
+    /** @type {{ process: import("node:child_process").ChildProcess, first: any }[]} */
+    const servers = [];
+    try {
+      const objects = url === null ? null : join(directory, 'objects');
+      for (let nth = 0; nth < (peer === TWO ? 2 : 1); nth++) {
+        const data = join(directory, `${nth}`);
+        servers.push(
+          await child('--serve', JSON.stringify({ url, objects, directory: data, accounts: nth === 0 ? accounts : 0 })),
+        );
+      }
+      const users = servers[0]?.first.users;
+      const places = Array.from({ length: CLIENTS }, (_, nth) => ({
+        origin: servers[nth % servers.length]?.first.local,
+        ...users[nth % users.length],
+      }));
+      await smallRequests(places, SMALL_SECONDS / 2);
+      const before = await costs(servers, database, name);
+      const { creations, uploads } = await smallRequests(places, SMALL_SECONDS);
+      const after = await costs(servers, database, name);
+      const of = accounts === 1 ? 'one account' : `${accounts} accounts`;
+      results.note(`creations, ${of}`, '/s', peer, creations);
+      results.note(`uploads of 1 KiB, ${of}`, '/s', peer, uploads);
+      const requests = (creations + uploads) * SMALL_SECONDS;
+      results.note(
+        `… processor time of the server, ${of}`,
+        'µs a request',
+        peer,
+        ((after.server - before.server) / requests) * 1e6,
+      );
+      if (url === null) return;
+      results.note(
+        `… processor time of the database, ${of}`,
+        'µs a request',
+        peer,
+        ((after.database - before.database) / requests) * 1e6,
+      );
+      results.note(`… transactions, ${of}`, 'a request', peer, (after.transactions - before.transactions) / requests);
+    } finally {
+      for (const each of servers.reverse()) each.process.kill('SIGKILL');
+      rmSync(directory, { recursive: true, force: true });
+    }
+  };
+  try {
+    for (let round = 0; round < SMALL_ROUNDS; round++)
+      for (const accounts of [1, CLIENTS]) for (const peer of [OURS, TWO, EMBEDDED]) await measureOne(peer, accounts);
+  } finally {
+    await database?.end();
+  }
+  if (database === null)
+    return console.log('small requests with a database: not measured, PostgreSQL is not installed');
+  for (const of of ['one account', `${CLIENTS} accounts`]) {
+    for (const kind of ['creations', 'uploads of 1 KiB']) {
+      results.gate(`${kind}, ${of}`, 'at least', 1000);
+      results.gate(`${kind}, ${of}`, 'at most', 1.05, TWO);
     }
   }
-  for (const load of LOADS) results.gate(`… memory of the server, ${load.store}`, 'at most', RSS_MIB_MAX);
-  process.exitCode = results.finish();
+}
+
+/**
+ * Processor time in seconds, and transactions, so far.
+ * @param {{ process: import('node:child_process').ChildProcess }[]} servers
+ * @param {Awaited<ReturnType<typeof startDatabase>> | null} database
+ * @param {string} name
+ */
+async function costs(servers, database, name) {
+  const figures = await Promise.all(servers.map(({ process: each }) => figuresOf(each)));
+  // Counts of sessions appear within a second (PGSTAT_MIN_INTERVAL).
+  await sleep(1500);
+  return {
+    server: figures.reduce((sum, { cpu }) => sum + cpu, 0),
+    database: database?.cpuSeconds() ?? 0,
+    transactions: database?.transactions(name) || 0,
+  };
 }
 
 /**
@@ -52,15 +151,19 @@ async function measure(results, { uploads, bytes, store: kind }, peer) {
   const directory = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
   const children = [];
   try {
-    let url = 'none';
+    let url = null;
     if (peer === OURS) {
       const s3 = await child('--store', kind, join(directory, 'store'));
       children.push(s3.process);
       url = `s3://bench?endpoint=${s3.first}`;
     }
-    const server = await child('--serve', url, join(directory, 'data'));
+    const server = await child(
+      '--serve',
+      JSON.stringify({ objects: url, directory: join(directory, 'data'), accounts: 1 }),
+    );
     children.push(server.process);
-    const { origin, token, folder } = /** @type {{ origin: string, token: string, folder: string }} */ (server.first);
+    const { local: origin, users } = server.first;
+    const [{ token, folder }] = users;
     const startMs = performance.now();
     await Promise.all(
       Array.from({ length: uploads }, (_, nth) => upload({ origin, token, folder, name: `${nth}`, bytes })),
@@ -122,7 +225,7 @@ async function child(...args) {
 
 /**
  * @param {import('node:child_process').ChildProcess} process_
- * @returns {Promise<{ peak: number, left: number }>}
+ * @returns {Promise<{ peak: number, left: number, cpu: number }>}
  */
 function figuresOf(process_) {
   process_.send('figures');
@@ -130,40 +233,59 @@ function figuresOf(process_) {
 }
 
 /**
- * @param {string} [url] of the store, or `none`
- * @param {string} [directory]
+ * @param {{ url?: string | null, objects: string | null, directory: string, accounts: number }} options `url`: of the database; `objects`:
+ *   the URL of an S3 store, or a directory
  */
-async function serve(url = 'none', directory = '') {
+async function serve({ url = null, objects: location, directory, accounts }) {
   const { ReferenceServer } = await fromDist('server/reference-server.js');
   const { openS3 } = await fromDist('server/s3/open-s3.js');
+  const { DirectoryStore } = await fromDist('server/directory-store.js');
   const { systemClock } = await fromDist('base/clock.js');
-  const { encodeTokenAuthRequest, encodeAppAuthorization } = await fromDist('protocol/messages.js');
   const env = { AWS_ACCESS_KEY_ID: 'bench', AWS_SECRET_ACCESS_KEY: 'bench' };
-  const objects = url === 'none' ? null : openS3(url, env, systemClock);
-  const server = await ReferenceServer.open({ dataDirectory: directory, objects });
-  const [username, password] = ['bench@example.com', 'bench'];
-  const { userId } = await server.administration.addUser(username, password, { quotaBytes: 1024 ** 4 });
-  const application = await server.administration.addApplication('bench');
-  const { accessKeyId, privateAccessKey } = await server.administration.addKeyPair(username);
-  const post = async (/** @type {string} */ path, /** @type {any} */ body) =>
-    (await fetch(`${server.origin}${path}`, { method: 'POST', body })).headers.get('location');
-  const keys = { accessKeyId, privateAccessKey };
-  const refreshToken = await post(
-    '/app-authorization',
-    encodeAppAuthorization({ username, password, application, ...keys }),
-  );
-  const token = await post('/authorization', encodeTokenAuthRequest({ ...keys, refreshToken }));
+  const isS3 = location?.startsWith('s3:') === true;
+  const objects = location === null ? null : isS3 ? openS3(location, env, systemClock) : new DirectoryStore(location);
+  const shared = url === null ? {} : { database: { url }, publicOrigin: 'http://bench.example.com' };
+  const server = await ReferenceServer.open({ dataDirectory: directory, objects, ...shared });
+  const local = `http://127.0.0.1:${server.port}`;
+  const users = [];
+  for (let nth = 0; nth < accounts; nth++) users.push(await signUp(server, local, `bench${nth}@example.com`));
   let peak = 0;
   setInterval(() => {
     peak = Math.max(peak, process.memoryUsage.rss());
   }, 20);
   // Every long version is a file until it has moved.
   const blobs = join(directory, 'blobs');
-  const left = () =>
-    objects === null ? 0 : readdirSync(blobs).flatMap((name) => readdirSync(join(blobs, name))).length;
-  process.on('message', () => process.send?.({ peak, left: left() }));
+  const left = () => (isS3 ? readdirSync(blobs).flatMap((name) => readdirSync(join(blobs, name))).length : 0);
+  process.on('message', () => {
+    const { user, system } = process.cpuUsage();
+    process.send?.({ peak, left: left(), cpu: (user + system) / 1e6 });
+  });
   process.on('disconnect', () => process.exit());
-  process.send?.({ origin: server.origin, token, folder: `${server.origin}/folder/:sc:${userId}:2` });
+  process.send?.({ local, users });
+}
+
+/**
+ * @param {import('../src/server/reference-server.ts').ReferenceServer} server
+ * @param {string} local
+ * @param {string} username
+ */
+async function signUp(server, local, username) {
+  const { encodeTokenAuthRequest, encodeAppAuthorization } = await fromDist('protocol/messages.js');
+  const password = 'bench';
+  const { userId } = await server.administration.addUser(username, password, {
+    quotaBytes: 1024 ** 4,
+    scryptCost: 1024,
+  });
+  const application = await server.administration.addApplication('bench');
+  const keys = await server.administration.addKeyPair(username);
+  const post = async (/** @type {string} */ path, /** @type {any} */ body) =>
+    (await fetch(`${local}${path}`, { method: 'POST', body })).headers.get('location');
+  const refreshToken = await post(
+    '/app-authorization',
+    encodeAppAuthorization({ username, password, application, ...keys }),
+  );
+  const token = await post('/authorization', encodeTokenAuthRequest({ ...keys, refreshToken }));
+  return { token, folder: `${local}/folder/:sc:${userId}:2` };
 }
 
 /**

@@ -53,11 +53,10 @@ export function fileHandlers(service: Service): HandlerTable {
         };
         await sendFile(service, exchange, caller, look, () => repository.mayReadOn(session, endpoint.id));
       },
-      PUT: async ({ exchange, endpoint, caller, session }) => {
-        const file = await repository.file(caller, endpoint.id, 'write');
+      PUT: async ({ exchange, endpoint, session }) => {
         // A client that continues here (docs/service.md 6.1) confuses a file with a version: the rest alone is not the file.
         if (uploadOffset(exchange.request.headers) !== 0) throw malformed('Range: a file comes whole');
-        await uploads.replaceData(session, file, exchange);
+        await uploads.replaceData(session, endpoint.id, exchange);
         await exchange.sendEmpty(204);
       },
     },

@@ -101,7 +101,8 @@ export interface HistoryRules {
 export interface UploadRules {
   /** Bytes stored of an incomplete version, including those of an active upload. */
   storedBytes(version: VersionRow): Promise<number>;
-  replaceData(session: Session, file: FileRow, exchange: Exchange): Promise<VersionRow>;
+  /** The body becomes a version of the file, in one step. */
+  replaceData(session: Session, id: ResourceId, exchange: Exchange): Promise<void>;
   append(session: Session, file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow>;
 }
 

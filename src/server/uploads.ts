@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { Clock } from '../base/clock.ts';
 import { systemCodeOf } from '../base/errors.ts';
+import type { ResourceId } from '../protocol/endpoints.ts';
 import type { Accounts, Session } from './accounts.ts';
 import type { BlobWriter } from './blob-writer.ts';
 import type { Blobs } from './blobs.ts';
@@ -57,7 +58,8 @@ export class Uploads {
   /**
    * Creates a version in one step. An interrupted upload leaves nothing. @throws Refusal 413, 507, 500 if it was cut
    */
-  async replaceData(session: Session, file: FileRow, exchange: Exchange): Promise<VersionRow> {
+  async replaceData(session: Session, id: ResourceId, exchange: Exchange): Promise<void> {
+    const file = this.#repository.file(session.uid, id, 'write');
     const place = this.#histories.place();
     const roomBytes = await this.#room(session, file, 0, exchange);
     const blob = this.#blobs.newName();
@@ -77,7 +79,6 @@ export class Uploads {
       );
       await this.#blobs.remove(dropped);
       this.#sealer.add(version);
-      return version;
     } catch (error) {
       // A sync failure does not matter: the blob is deleted.
       await writer.close().catch(() => {});

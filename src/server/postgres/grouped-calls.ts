@@ -5,12 +5,12 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
  * load, calls that wait for the same lock and the same commit share both (docs/adr/0043).
  */
 export class GroupedCalls<Call, Answer> {
-  readonly #run: (calls: readonly Call[]) => Promise<readonly PromiseSettledResult<Answer>[]>;
+  readonly #run: (calls: readonly Call[], key: string) => Promise<readonly PromiseSettledResult<Answer>[]>;
   /** The calls that wait for the running group of their key. */
   readonly #waiting = new Map<string, Waiting<Call, Answer>[]>();
 
   /** @param run returns one answer per call, in their order. If it rejects, every call of the group rejects with that error. */
-  constructor(run: (calls: readonly Call[]) => Promise<readonly PromiseSettledResult<Answer>[]>) {
+  constructor(run: (calls: readonly Call[], key: string) => Promise<readonly PromiseSettledResult<Answer>[]>) {
     this.#run = run;
   }
 
@@ -29,14 +29,17 @@ export class GroupedCalls<Call, Answer> {
       // Callers that a group answered call again in the same turn of the event loop.
       await nextTurn();
       if (waiting.length === 0) break;
-      await this.#runOne(waiting.splice(0, GROUP_MAX));
+      await this.#runOne(waiting.splice(0, GROUP_MAX), key);
     }
     this.#waiting.delete(key);
   }
 
-  async #runOne(group: readonly Waiting<Call, Answer>[]): Promise<void> {
+  async #runOne(group: readonly Waiting<Call, Answer>[], key: string): Promise<void> {
     try {
-      const answers = await this.#run(group.map(({ call }) => call));
+      const answers = await this.#run(
+        group.map(({ call }) => call),
+        key,
+      );
       for (const [at, { resolve, reject }] of group.entries()) {
         const answer = answers[at];
         if (answer?.status === 'fulfilled') resolve(answer.value);

@@ -56,4 +56,4 @@ export class PartFile {
 }
 
 /** As few as lie in the database. */
-const SMALL_BYTES_MAX = 16 * 1024;
+export const SMALL_BYTES_MAX = 16 * 1024;

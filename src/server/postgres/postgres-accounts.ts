@@ -11,6 +11,7 @@ import { notFound, unauthorized } from '../refusal.ts';
 import { ACCESS_TOKENS_MAX, type KeyPairRow, REFRESH_TOKENS_MAX, USED_STEP_MS, type UserRow } from '../rows.ts';
 import type { AccountRules } from '../rules.ts';
 import { hashOf, NETWORKS_MAX, networkHash, newSecret, type Sender, SignIn } from '../sign-in.ts';
+import { BatchedCalls } from './batched-calls.ts';
 import type { Postgres } from './postgres.ts';
 import { PostgresGuesses } from './postgres-guesses.ts';
 import { type SqlUser, userRow } from './postgres-rows.ts';
@@ -22,6 +23,18 @@ export class PostgresAccounts implements AccountRules {
   readonly #accessTokenMs: number;
   readonly #acceptAnyKeys: boolean;
   readonly #signIn: SignIn;
+  /** By the hash of an access token. */
+  readonly #sessions = new BatchedCalls<string, SqlSession>((tokens) =>
+    this.#postgres.rows<SqlSession>(
+      // LIMIT: one look at the index for each token, however many tokens the planner expects.
+      `SELECT found.* FROM unnest($1::text[]) WITH ORDINALITY AS asked (token, nth) LEFT JOIN LATERAL (
+        SELECT uid, refresh_token, sign_outs FROM access_tokens JOIN users USING (uid)
+        WHERE access_tokens.hash = asked.token AND expires_ms > $2 LIMIT 1
+      ) AS found ON true ORDER BY nth`,
+      tokens,
+      this.#clock.nowMs(),
+    ),
+  );
 
   constructor(deps: { postgres: Postgres; clock: Clock; accessTokenMs: number; acceptAnyKeys: boolean }) {
     this.#postgres = deps.postgres;
@@ -101,13 +114,8 @@ export class PostgresAccounts implements AccountRules {
 
   async session(secret: string): Promise<Session | null> {
     const token = hashOf(secret);
-    const row = await this.#postgres.row<{ uid: string; refresh_token: string | null; sign_outs: number }>(
-      `SELECT uid, refresh_token, sign_outs FROM access_tokens JOIN users USING (uid)
-      WHERE access_tokens.hash = $1 AND expires_ms > $2`,
-      token,
-      this.#clock.nowMs(),
-    );
-    return row === undefined ? null : { uid: row.uid, token, refreshToken: row.refresh_token, signOuts: row.sign_outs };
+    const row = await this.#sessions.call(token);
+    return row.uid === null ? null : { uid: row.uid, token, refreshToken: row.refresh_token, signOuts: row.sign_outs };
   }
 
   async expire(session: Session): Promise<void> {
@@ -119,6 +127,13 @@ export class PostgresAccounts implements AccountRules {
     if (row === undefined) throw notFound();
     return { row: userRow(row), usageBytes: row.usage_bytes };
   }
+}
+
+/** `uid`: null for a token that is not valid. */
+interface SqlSession {
+  readonly uid: string | null;
+  readonly refresh_token: string | null;
+  readonly sign_outs: number;
 }
 
 /** PostgreSQL's texts have no NUL. No id contains one, so any other text does for the comparison. */

@@ -1,6 +1,7 @@
-import { createHash, type Hash, randomUUID } from 'node:crypto';
+import { createHash, type Hash, hash, randomUUID } from 'node:crypto';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
+import type { ResourceId } from '../../protocol/endpoints.ts';
 import type { Session } from '../accounts.ts';
 import type { BodyOutcome, Exchange } from '../exchange.ts';
 import type { HoldingLimits } from '../holdings.ts';
@@ -9,9 +10,11 @@ import { randomSuffix } from '../random-suffix.ts';
 import { overQuota, Refusal } from '../refusal.ts';
 import type { FileRow, VersionRow } from '../rows.ts';
 import type { UploadRules } from '../rules.ts';
-import { PartFile } from './part-file.ts';
+import { BatchedCalls } from './batched-calls.ts';
+import { GroupedCalls } from './grouped-calls.ts';
+import { PartFile, SMALL_BYTES_MAX } from './part-file.ts';
 import type { Postgres } from './postgres.ts';
-import { type SqlLimits, type SqlVersion, sqlLimits, versionRow } from './postgres-rows.ts';
+import { checkId, type SqlLimits, type SqlVersion, sqlLimits, versionRow } from './postgres-rows.ts';
 
 /**
  * Receives uploads in parts: each part becomes an object of its own, recorded before its first byte and again, as a part
@@ -30,6 +33,15 @@ export class PostgresUploads implements UploadRules {
   readonly #lease: string;
   readonly #kept: number | null;
   readonly #limits: SqlLimits;
+  /** By account, which changes lock until their commit. */
+  readonly #saves = new GroupedCalls<Save, void>((saves, uid) => this.#saveTogether(saves, uid));
+  readonly #places = new BatchedCalls<void, number>(async (calls) => {
+    const rows = await this.#postgres.rows<{ place: number }>(
+      "SELECT nextval('numbers') AS place FROM generate_series(1, $1::integer)",
+      calls.length,
+    );
+    return rows.map(({ place }) => place);
+  });
   #underWay = 0;
 
   /**
@@ -72,57 +84,13 @@ export class PostgresUploads implements UploadRules {
     return row?.size_bytes ?? 0;
   }
 
-  async replaceData(session: Session, file: FileRow, exchange: Exchange): Promise<VersionRow> {
-    const createdMs = this.#clock.nowMs();
-    const { place, room } = await this.#postgres.one<{ place: number; room: number }>(
-      'SELECT * FROM place_upload($1, $2, $3, $4, $5)',
-      session.uid,
-      file.uid,
-      file.local,
-      exchange.contentLength,
-      this.#limits,
+  async replaceData(session: Session, id: ResourceId, exchange: Exchange): Promise<void> {
+    checkId(id);
+    const { contentLength } = exchange;
+    const isSmall = contentLength !== null && contentLength <= SMALL_BYTES_MAX;
+    await this.#counted(() =>
+      isSmall ? this.#saveSmall(session, id, exchange) : this.#saveLarge(session, id, exchange),
     );
-    const suffix = randomSuffix();
-    const blob = randomUUID().replaceAll('-', '');
-    const begin = async (): Promise<number> => {
-      const { epoch } = await this.#postgres.one<SqlVersion>(
-        'SELECT * FROM begin_version($1, $2, $3, $4, $5, $6, $7, true, $8, $9)',
-        session.uid,
-        file.uid,
-        file.local,
-        place,
-        suffix,
-        blob,
-        createdMs,
-        this.#lease,
-        this.#limits,
-      );
-      return epoch;
-    };
-    const sender = new Sender(session, file, place, null, begin);
-    try {
-      return await this.#counted(async () => {
-        const outcome = await this.#receive(sender, room, exchange);
-        if (outcome === 'tooLong') throw overQuota();
-        if (outcome !== 'complete')
-          throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
-        if (sender.epoch !== null) return this.#finish(sender);
-        const { bytes, key, etag, sizeBytes, sha256 } = await this.#lastPart(sender);
-        return versionRow(
-          await this.#postgres.one<SqlVersion>(
-            'SELECT * FROM replace_data($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)',
-            ...[session.uid, session.refreshToken, session.signOuts, file.uid, file.local, place, suffix, blob],
-            ...[createdMs, key, etag, sizeBytes, bytes, sha256, this.#kept, this.#clock.nowMs(), this.#limits],
-          ),
-        );
-      });
-    } catch (error) {
-      // The collector deletes it otherwise.
-      if (sender.epoch !== null) await this.#forget(sender).catch(() => {});
-      throw error;
-    } finally {
-      await sender.part?.remove();
-    }
   }
 
   async append(
@@ -156,6 +124,94 @@ export class PostgresUploads implements UploadRules {
       });
     } finally {
       if (!isOver) await this.#record(sender, null, true).catch(() => {});
+      await sender.part?.remove();
+    }
+  }
+
+  /** Few bytes wait in memory for their statement: it checks everything, and is shared by the saves of an account. */
+  async #saveSmall(session: Session, id: ResourceId, exchange: Exchange): Promise<void> {
+    // A caller without permission never joins the saves that wait for the lock of the account.
+    if (session.uid !== id.uid)
+      await this.#postgres.rows("SELECT entry($1, $2, $3, 'write', true)", session.uid, id.uid, id.local);
+    const createdMs = this.#clock.nowMs();
+    // Before the body: of two saves the one that began later is the content, also if its statement comes first.
+    const place = await this.#places.call();
+    const chunks: Uint8Array[] = [];
+    const outcome = await exchange.receive(async (arrived) => void chunks.push(...arrived), SMALL_BYTES_MAX);
+    checkWhole(outcome, exchange);
+    await this.#saves.call(id.uid, { session, local: id.local, place, createdMs, bytes: Buffer.concat(chunks) });
+  }
+
+  async #saveTogether(saves: readonly Save[], uid: string): Promise<PromiseSettledResult<void>[]> {
+    const rows = await this.#postgres.rows<{ refusal: number | null; message: string }>(
+      'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)',
+      saves.map(({ session }) => session.uid),
+      saves.map(({ session }) => session.refreshToken),
+      saves.map(({ session }) => session.signOuts),
+      uid,
+      saves.map(({ local }) => local),
+      saves.map(({ place }) => place),
+      saves.map(() => randomSuffix()),
+      saves.map(() => newName()),
+      saves.map(({ createdMs }) => createdMs),
+      saves.map(({ bytes }) => bytes),
+      saves.map(({ bytes }) => hash('sha256', bytes, 'hex')),
+      this.#kept,
+      this.#clock.nowMs(),
+      this.#limits,
+    );
+    return rows.map(({ refusal, message }) =>
+      refusal === null
+        ? { status: 'fulfilled', value: undefined }
+        : { status: 'rejected', reason: new Refusal(refusal, message) },
+    );
+  }
+
+  async #saveLarge(session: Session, file: ResourceId, exchange: Exchange): Promise<void> {
+    const createdMs = this.#clock.nowMs();
+    const { place, room } = await this.#postgres.one<{ place: number; room: number }>(
+      'SELECT * FROM place_upload($1, $2, $3, $4, $5)',
+      session.uid,
+      file.uid,
+      file.local,
+      exchange.contentLength,
+      this.#limits,
+    );
+    const suffix = randomSuffix();
+    const blob = newName();
+    const begin = async (): Promise<number> => {
+      const { epoch } = await this.#postgres.one<SqlVersion>(
+        'SELECT * FROM begin_version($1, $2, $3, $4, $5, $6, $7, true, $8, $9)',
+        session.uid,
+        file.uid,
+        file.local,
+        place,
+        suffix,
+        blob,
+        createdMs,
+        this.#lease,
+        this.#limits,
+      );
+      return epoch;
+    };
+    const sender = new Sender(session, file, place, null, begin);
+    try {
+      checkWhole(await this.#receive(sender, room, exchange), exchange);
+      if (sender.epoch !== null) {
+        await this.#finish(sender);
+        return;
+      }
+      const { bytes, key, etag, sizeBytes, sha256 } = await this.#lastPart(sender);
+      await this.#postgres.rows(
+        'SELECT replace_data($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)',
+        ...[session.uid, session.refreshToken, session.signOuts, file.uid, file.local, place, suffix, blob],
+        ...[createdMs, key, etag, sizeBytes, bytes, sha256, this.#kept, this.#clock.nowMs(), this.#limits],
+      );
+    } catch (error) {
+      // The collector deletes it otherwise.
+      if (sender.epoch !== null) await this.#forget(sender).catch(() => {});
+      throw error;
+    } finally {
       await sender.part?.remove();
     }
   }
@@ -239,7 +295,7 @@ export class PostgresUploads implements UploadRules {
   async #put(sender: Sender): Promise<Stored | null> {
     const { part } = sender;
     if (part === null) return null;
-    const name = randomUUID().replaceAll('-', '');
+    const name = newName();
     const key = `${name.slice(0, 2)}/${name}`;
     await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
     try {
@@ -261,6 +317,25 @@ export class PostgresUploads implements UploadRules {
   }
 }
 
+/** A whole version of few bytes. */
+interface Save {
+  readonly session: Session;
+  readonly local: string;
+  readonly place: number;
+  readonly createdMs: number;
+  readonly bytes: Uint8Array;
+}
+
+/** Of a body that becomes a version in one step. @throws Refusal unless all of it arrived */
+function checkWhole(outcome: BodyOutcome, exchange: Exchange): void {
+  if (outcome === 'tooLong') throw overQuota();
+  if (outcome !== 'complete') throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
+}
+
+function newName(): string {
+  return randomUUID().replaceAll('-', '');
+}
+
 interface Stored {
   readonly key: string;
   readonly etag: string;
@@ -270,7 +345,7 @@ interface Stored {
 /** One request that sends a version. */
 class Sender {
   readonly session: Session;
-  readonly file: FileRow;
+  readonly file: ResourceId;
   readonly seq: number;
   /** Null before the version has a row. */
   epoch: number | null;
@@ -284,7 +359,7 @@ class Sender {
 
   constructor(
     session: Session,
-    file: FileRow,
+    file: ResourceId,
     seq: number,
     epoch: number | null,
     begin: (() => Promise<number>) | null,

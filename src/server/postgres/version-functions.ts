@@ -172,10 +172,7 @@ export const VERSION_FUNCTIONS = `
         WHERE uid = v.uid AND local = v.file;
       UPDATE users SET usage_bytes = greatest(0, usage_bytes + more) WHERE uid = v.uid;
     END IF;
-    IF kept IS NOT NULL THEN
-      DELETE FROM versions WHERE uid = v.uid AND file = v.file AND seq IN
-        (SELECT seq FROM versions WHERE uid = v.uid AND file = v.file AND complete ORDER BY seq DESC OFFSET kept);
-    END IF;
+    PERFORM keep_newest(v.uid, v.file, kept);
     RETURN v;
   END $$;
 
@@ -189,6 +186,65 @@ export const VERSION_FUNCTIONS = `
     PERFORM begin_version(caller, the_uid, the_file, place, suffix, the_blob, the_created_ms, true, '1 minute', limits);
     RETURN finish_upload(caller, the_refresh_token, the_sign_outs, the_uid, the_file, place, 1, the_key, the_etag, bytes,
       content, the_sha256, kept, now_ms, limits);
+  END $$;
+
+  -- A whole version of few bytes.
+  CREATE FUNCTION save(
+    caller text, the_refresh_token text, the_sign_outs integer, the_uid text, the_file text, place bigint, suffix text,
+    the_blob text, the_created_ms bigint, content bytea, the_sha256 text, kept bigint, now_ms bigint, limits bigint[]
+  ) RETURNS void LANGUAGE plpgsql AS $$
+  DECLARE u users; r resources; size bigint := octet_length(content); more bigint := 0;
+  BEGIN
+    u := lock_account(the_uid);
+    PERFORM check_session(caller, the_refresh_token, the_sign_outs);
+    r := entry(caller, the_uid, the_file, 'write', true);
+    IF place > coalesce(r.newest_seq, 0) THEN more := size - coalesce(r.newest_size, 0); END IF;
+    -- A file that does not grow is always accepted.
+    IF more > 0 AND u.usage_bytes + more > u.quota_bytes THEN PERFORM refuse(413, 'Storage limit exceeded'); END IF;
+    UPDATE users SET held_bytes = held_bytes + 1024 + size, usage_bytes = greatest(0, usage_bytes + more)
+      WHERE uid = the_uid RETURNING * INTO u;
+    IF spare_bytes(u, limits) < 0 THEN
+      PERFORM make_room(the_uid, room_of(caller, r), 1024 + size, limits);
+      SELECT * INTO u FROM users WHERE uid = the_uid;
+      IF spare_bytes(u, limits) < 0 THEN PERFORM refuse(413, 'Storage limit exceeded'); END IF;
+    END IF;
+    INSERT INTO blobs VALUES (the_blob, 1, content);
+    INSERT INTO versions VALUES (the_uid, the_file, place, place || '_' || suffix, the_created_ms, now_ms, r.media_type,
+      true, size, the_blob, the_sha256);
+    IF place > coalesce(r.newest_seq, 0) THEN
+      UPDATE resources SET newest_seq = place, newest_size = size, newest_modified_ms = now_ms, newest_blob = the_blob
+        WHERE uid = the_uid AND local = the_file;
+    END IF;
+    PERFORM keep_newest(the_uid, the_file, kept);
+  END $$;
+
+  -- Several saves in one account and one commit. A refused one leaves nothing behind, and does not affect the others.
+  CREATE FUNCTION save_all(
+    callers text[], refresh_tokens text[], all_sign_outs integer[], the_uid text, files text[], places bigint[],
+    suffixes text[], new_blobs text[], all_created_ms bigint[], contents bytea[], hashes text[], kept bigint, now_ms bigint,
+    limits bigint[]
+  ) RETURNS TABLE (refusal integer, message text) LANGUAGE plpgsql AS $$
+  BEGIN
+    FOR i IN 1..cardinality(callers) LOOP
+      BEGIN
+        PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], the_uid, files[i], places[i], suffixes[i],
+          new_blobs[i], all_created_ms[i], contents[i], hashes[i], kept, now_ms, limits);
+        refusal := NULL;
+        message := NULL;
+      EXCEPTION WHEN OTHERS THEN
+        IF SQLSTATE NOT LIKE 'CF%' THEN RAISE; END IF;
+        refusal := substr(SQLSTATE, 3)::integer;
+        message := SQLERRM;
+      END;
+      RETURN NEXT;
+    END LOOP;
+  END $$;
+
+  CREATE FUNCTION keep_newest(the_uid text, the_file text, kept bigint) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    IF kept IS NULL THEN RETURN; END IF;
+    DELETE FROM versions WHERE uid = the_uid AND file = the_file AND seq IN
+      (SELECT seq FROM versions WHERE uid = the_uid AND file = the_file AND complete ORDER BY seq DESC OFFSET kept);
   END $$;
 
   -- A new file with the newest version of the source, whose bytes it shares.

@@ -27,6 +27,9 @@ export class DatabaseProxy {
     return { proxy, url: url.replace(/host=[^&]*/, `host=${encodeURIComponent(proxy.#directory)}`) };
   }
 
+  /** Statements that the database has answered. */
+  statements = 0;
+
   /** While true, nothing passes, and no connection ends: a database that is gone without a word. */
   isSilent = false;
 
@@ -71,6 +74,7 @@ export class DatabaseProxy {
       database.write(chunk);
     });
     database.on('data', (chunk) => {
+      for (let at = chunk.indexOf(READY); at !== -1; at = chunk.indexOf(READY, at + 1)) this.statements += 1;
       if (!isLosing) client.write(chunk);
       else if (chunk.subarray(-READY.byteLength).equals(READY)) end();
     });

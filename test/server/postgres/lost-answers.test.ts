@@ -150,7 +150,7 @@ describe.skipIf(missing !== null)(titled('lost answers of the database', missing
     ])('an upload of %s in one step is whole or not there, and its repetition is the content', async (_, size) => {
       const file = await newFile();
       const [first, second] = [bytes(size, 3), bytes(size, 4)];
-      const rule = size > PART_BYTES ? 'finish_upload' : 'replace_data';
+      const rule = size > PART_BYTES ? 'finish_upload' : size < PART_BYTES ? 'save_all' : 'replace_data';
       const send = (body: Buffer) => client().send('PUT', `${file}/data`, { body });
       expect(await losing(what, rule, () => send(first))).toBe(503);
       const seen = await client().get(`${file}/data`);

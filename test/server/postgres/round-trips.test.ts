@@ -1,0 +1,72 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { DirectoryStore } from '../../../src/server/directory-store.ts';
+import { ReferenceServer } from '../../../src/server/reference-server.ts';
+import { titled } from '../../harness/requirement.ts';
+import { signUp, type TestUser } from '../raw-client.ts';
+import { DatabaseProxy } from './database-proxy.ts';
+import { missingPostgres, PostgresServer } from './postgres-server.ts';
+
+/** How often a request waits for the database, which may be milliseconds away. */
+
+const missing = missingPostgres();
+
+describe.skipIf(missing !== null)(titled('round trips to the database', missing), () => {
+  const directory = mkdtempSync(join(tmpdir(), 'cfs-trips-'));
+  let postgres: PostgresServer;
+  let proxy: DatabaseProxy;
+  let server: ReferenceServer;
+  let user: TestUser;
+  let top: string;
+
+  beforeAll(async () => {
+    postgres = await PostgresServer.start();
+    const carried = await DatabaseProxy.start(await postgres.newDatabase());
+    proxy = carried.proxy;
+    server = await ReferenceServer.open({
+      dataDirectory: directory,
+      publicOrigin: 'http://cloud.example.com',
+      objects: new DirectoryStore(join(directory, 'objects')),
+      database: { url: carried.url, partBytes: 32 * 1024 },
+    });
+    const origin = `http://127.0.0.1:${server.port}`;
+    user = await signUp({ origin, administration: server.administration } as ReferenceServer, 'a@example.com');
+    top = `/folder/:sc:${user.uid}:2`;
+  }, 60_000);
+
+  afterAll(async () => {
+    await server.close();
+    await proxy.close();
+    await postgres.close();
+    rmSync(directory, { recursive: true });
+  });
+
+  const newFile = async (): Promise<string> => new URL(await user.client.createFile(top, 'file')).pathname;
+  const save = (file: string, data: string) => user.client.send('PUT', `${file}/data`, { body: data });
+  async function counted<T>(action: () => Promise<T>): Promise<[number, T]> {
+    const before = proxy.statements;
+    const result = await action();
+    return [proxy.statements - before, result];
+  }
+
+  test('a creation and a listing cost two, a save of few bytes three', async () => {
+    const [creation, file] = await counted(newFile);
+    const [listing] = await counted(() => user.client.get(`${top}/contents`));
+    const [saving, saved] = await counted(() => save(file, 'x'.repeat(1024)));
+    expect([creation, listing, saving, saved.status]).toEqual([2, 2, 3, 204]);
+  });
+
+  test('saves of one account at the same time share commits, each with its own outcome', async () => {
+    const files = await Promise.all(Array.from({ length: 32 }, newFile));
+    const gone = files[5] as string;
+    await user.client.send('DELETE', gone);
+    const [trips, answers] = await counted(() => Promise.all(files.map((file, nth) => save(file, `data ${nth}`))));
+    expect(trips).toBeLessThan(32 * 3);
+    for (const [nth, file] of files.entries()) {
+      expect(answers[nth]?.status).toBe(file === gone ? 404 : 204);
+      if (file !== gone) expect((await user.client.get(`${file}/data`)).text).toBe(`data ${nth}`);
+    }
+  });
+});
