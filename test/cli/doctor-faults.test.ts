@@ -92,6 +92,14 @@ const FAULTS: Readonly<Record<FindingName, () => unknown>> = {
     mkdirSync(ground.machine.devicePath); // cannot be opened for writing, by root neither
   },
   'fuse-request-timeout': () => setRequestTimeouts('20', '0'),
+  'continuity-kernel': () => {
+    ground.setEnv({ CFS_CONTINUITY: '1' });
+    ground.change({ kernelRelease: () => '6.1.0-28-amd64' });
+  },
+  'continuity-keeper': () => {
+    ground.setEnv({ CFS_CONTINUITY: '1' });
+    ground.change({ keeperProgram: () => null });
+  },
   'fusermount-missing': () => {
     rmSync(ground.home.path('bin/fusermount3'));
     asUserWithoutStore();

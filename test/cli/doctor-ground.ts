@@ -49,6 +49,8 @@ export class DoctorGround {
       fstabPath: file('fstab', '# nothing\n#ann@example.com /mnt fuse.cfs-mount noauto 0 0\n'),
       helperPath: this.home.path('system'),
       loadAddon: () => {},
+      kernelRelease: () => '6.12.0',
+      keeperProgram: () => this.home.path('keeper'),
     };
   }
 

@@ -91,6 +91,17 @@ export const FINDINGS = {
       'the system limits how long a FUSE mount may take for one request (Linux 6.15 or later), and the kernel aborts the whole mount after that time',
     cure: 'as root: sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0; then unmount and mount again',
   }),
+  'continuity-kernel': warning('fuse', 'failure', {
+    symptom:
+      'with `--continuity`: `no continuity: it needs Linux 6.9` in the log, and the mount ends when its process dies',
+    cause: 'the kernel is older than Linux 6.9: it cannot send the calls again that the dead process had received',
+    cure: 'use Linux 6.9 or later; or drop --continuity',
+  }),
+  'continuity-keeper': problem('fuse', 'usage', {
+    symptom: '`this package has no keeper for --continuity`',
+    cause: '`--continuity` is set, and the program that keeps the mount over a death was not built',
+    cure: 'in a clone run node scripts/build-native.mjs, which needs a C compiler; or drop --continuity',
+  }),
   'configuration-unreadable': problem('configuration', 'usage', {
     symptom: '`… cannot be read (EACCES)`, or `EISDIR`, with the path of config.toml',
     cause: 'config.toml exists but cannot be read',

@@ -7,12 +7,13 @@ import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
 
 /** Whether this user can mount at all: addon, device, fusermount3, allow_other. */
-export function* checkFuse(machine: Machine, options: Pick<Options, 'allowOther'>): Generator<Finding> {
+export function* checkFuse(machine: Machine, options: Pick<Options, 'allowOther' | 'continuity'>): Generator<Finding> {
   yield* checkPrograms(machine);
   yield* checkMountHelper(machine);
   yield* checkDevice(machine);
   yield* checkRequestTimeout(machine);
   yield* checkFusermount(machine);
+  if (options.continuity) yield* checkContinuity(machine);
   if (options.allowOther && machine.uid !== 0 && !mayAllowOther(machine.fuseConfPath)) {
     const what = `--allow-other is set, and ${machine.fuseConfPath} does not have user_allow_other`;
     yield finding('allow-other', what, machine.fuseConfPath);
@@ -74,6 +75,16 @@ function* checkRequestTimeout({ fuseSettingsPath }: Machine): Generator<Finding>
     'fuse-request-timeout',
     `fs.fuse.${name} is ${seconds}: a request of more than ${seconds} s ends the mount`,
   );
+}
+
+/** FUSE_NOTIFY_RESEND is in Linux 6.9; a running mount decides by the kernel's offer (`canResend`). */
+function* checkContinuity(machine: Machine): Generator<Finding> {
+  if (machine.keeperProgram() === null)
+    yield finding('continuity-keeper', '--continuity is set, and its keeper was not built');
+  const release = machine.kernelRelease();
+  const [major = 0, minor = 0] = release.split('.').map(Number);
+  if (major < 6 || (major === 6 && minor < 9))
+    yield finding('continuity-kernel', `--continuity is set, and this is Linux ${release}: it needs Linux 6.9`);
 }
 
 /** Root needs no fusermount3. */

@@ -1,10 +1,12 @@
 import { lookup } from 'node:dns/promises';
 import { readFileSync, statfsSync } from 'node:fs';
+import { release } from 'node:os';
 import type { Clock } from '../../base/clock.ts';
 import { systemClock } from '../../base/clock.ts';
 import { loadAddon } from '../../base/native.ts';
 import { type SystemKind, systemKind } from '../../base/supported-system.ts';
 import { type Fusermount, findFusermount } from '../../kernel/fusermount.ts';
+import { keeperProgram } from '../../kernel/keeper.ts';
 import { type MountState, probeMountLater } from '../../mount/mount-point.ts';
 
 /** The system that `cfs doctor` checks: the paths and answers of its parts. Tests break one part at a time. */
@@ -41,6 +43,10 @@ export interface Machine {
   /** Where a helper of mount(8) finds programs: mount(8) passes no PATH on, so it is the default of sh. */
   readonly helperPath: string;
   system(): SystemKind;
+  /** As uname(2): `6.1.0-28-amd64`. */
+  kernelRelease(): string;
+  /** The program that keeps a mount over the death of its process; null: it was not built. */
+  keeperProgram(): string | null;
   /** @throws Error when the addon cannot be loaded */
   loadAddon(): void;
 }
@@ -68,6 +74,8 @@ export function systemMachine(env: Readonly<Record<string, string | undefined>>)
     fstabPath: '/etc/fstab',
     helperPath: '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin',
     system: systemKind,
+    kernelRelease: release,
+    keeperProgram,
     loadAddon: () => void loadAddon<unknown>(),
   };
 }
