@@ -76,6 +76,8 @@ export const LISTS = {
     // A kernel as a process, for its NFS client, and a program for its start.
     { name: 'user-mode-linux', program: 'linux.uml' },
     { name: 'busybox-static', program: 'busybox' },
+    // An NFS client in user space.
+    { name: 'libnfs-utils', program: 'nfs-ls' },
   ],
 };
 

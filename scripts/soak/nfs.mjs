@@ -1,5 +1,5 @@
 // The NFS server: records with random mutations, a walk of 10,000 folders by Spotlight, random operations while servers die, and SIGKILL of the
-// process of a mount under load. With the NFS client of a real kernel: conformance and all programs.
+// process of a mount under load. With the NFS client of a real kernel: conformance, random operations, SIGKILL and all programs.
 export const project = ['unit', 'mount'];
 export const files = [
   'test/nfs/mutated-records.test.ts',

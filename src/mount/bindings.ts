@@ -45,13 +45,14 @@ const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
   nfs: {
     async mount(options, ops, deps) {
       const { mountNfs } = await import('../nfs/nfs-mount.ts');
-      const { readContinuedMount } = await import('../nfs/continued-mount.ts');
+      const { readContinuedMount, reportServed } = await import('../nfs/continued-mount.ts');
       const env = successorEnvironment(process.env);
       const mounted = await mountNfs(options, ops, {
         ...deps,
         callsFile: deps.isForeground ? null : join(deps.storeDirectory, 'nfs-calls'),
         successor: deps.isForeground ? null : { command: MOUNTING_PROCESS, env },
         continued: readContinuedMount(),
+        served: () => reportServed(),
       });
       return { mounted, descriptor: -1, counting: null };
     },

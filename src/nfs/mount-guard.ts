@@ -1,18 +1,23 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { programPath } from '../kernel/fusermount.ts';
-import { type ContinuedMount, continuedEnvironment, type Successor, writeContinuedMount } from './continued-mount.ts';
+import {
+  type ContinuedMount,
+  continuedEnvironment,
+  SERVED_DESCRIPTOR,
+  type Successor,
+  writeContinuedMount,
+} from './continued-mount.ts';
 
 /** A line on the standard input of the guard: the mount ended in order. */
 const ENDED = 'ended\n';
-/** More deaths than this within the span end the mount: its process would only die again. */
-const DEATHS_MAX = 5;
-const DEATHS_SPAN_S = 60;
+/** So many successors in a row that die before they have served for a second end the mount: the next one would die as well. */
+const FAILED_MAX = 5;
 
 /**
  * $1: the directory, $2: the source, $3: 1 on macOS; then the program that continues the mount, if any. The first line of standard input is
  * the state for it.
  *
- * Each successor is a child of this shell, and inherits the listening socket as descriptor 3. Without a successor, and after too many deaths,
+ * Each successor inherits the listening socket as descriptor 3, and a pipe as descriptor 4. Without a successor, and after too many failed ones,
  * the mount is taken away by force: `umount` on Linux detaches a mount in use with `-l`, on macOS with `-f`. Only the mount with our own source
  * is removed: by then, another may be on the directory.
  */
@@ -22,13 +27,10 @@ shift 3
 IFS= read -r state || exit 0
 if read -r _; then exit 0; fi
 isMounted() { mount | grep -F -q -- "$source on "; }
-deaths=0 begun=0
-while [ $# -gt 0 ] && isMounted; do
-  now=$(date +%s)
-  if [ $((now - begun)) -ge ${DEATHS_SPAN_S} ]; then begun=$now deaths=0; fi
-  deaths=$((deaths + 1))
-  if [ $deaths -gt ${DEATHS_MAX} ]; then break; fi
-  printf '%s\\n' "$state" | "$@"
+failed=0
+while [ $# -gt 0 ] && isMounted && [ $failed -lt ${FAILED_MAX} ]; do
+  said=$(printf '%s\\n' "$state" | "$@" ${SERVED_DESCRIPTOR}>&1 >/dev/null)
+  if [ -n "$said" ]; then failed=0; else failed=$((failed + 1)); fi
 done
 if isMounted; then
   if [ "$isDarwin" = 1 ]; then umount -f "$directory"; else umount -i -f -l --no-canonicalize -- "$directory"; fi

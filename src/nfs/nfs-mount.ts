@@ -15,6 +15,8 @@ const WATCH_MS = 1_000;
 /** Longer than the client keeps attributes (`actimeo=1`). */
 const ATTRIBUTES_MS_MAX = 1_100;
 const ENDED_MS_MAX = 10_000;
+/** A request that ends its process does so immediately: a client repeats it as soon as it is connected again. */
+const SERVED_MS = 1_000;
 
 export interface NfsMountDeps {
   readonly log: Logger;
@@ -29,6 +31,8 @@ export interface NfsMountDeps {
   readonly successor?: Successor | null;
   /** The mount that this process continues. */
   readonly continued?: ContinuedMount | null;
+  /** A continued mount has served its client for a while. */
+  readonly served?: () => void;
   /** Runs the system's mount command. */
   readonly run?: (command: Command, directory: string) => Promise<void>;
 }
@@ -87,7 +91,12 @@ async function continueNfs(
   const entry = readMountTable().find(({ source }) => source === sourceOf(continued));
   if (entry === undefined)
     throw new UsageError(`the mount on ${options.directory} ended before it could be continued`, MOUNT_REFUSAL.noFuse);
-  const server = await NfsServer.start(ops, options, { ...deps, descriptor: LISTENING_DESCRIPTOR });
+  let hasClient = false;
+  const onConnected = (): void => {
+    if (!hasClient) deps.clock.after(SERVED_MS, () => deps.served?.());
+    hasClient = true;
+  };
+  const server = await NfsServer.start(ops, options, { ...deps, descriptor: LISTENING_DESCRIPTOR, onConnected });
   const mount = new Mount(entry.directory, entry.device, { server, guard: null }, deps);
   ops.init?.(mount.invalidator);
   deps.log.warn({ directory: entry.directory }, 'continues an NFS mount after the death of its process');

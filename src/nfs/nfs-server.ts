@@ -32,6 +32,7 @@ export interface NfsServerDeps {
   readonly continued?: ContinuedMount | null;
   /** A listening socket that this process inherited. */
   readonly descriptor?: number;
+  readonly onConnected?: () => void;
   /** The file that records calls for a successor; null: there will be none. */
   readonly callsFile?: string | null;
 }
@@ -87,7 +88,12 @@ export class NfsServer {
     const recorded = callsFile === null ? null : RecordedCalls.open(callsFile, continued !== null);
     const nfs = new NfsProgram(parts, { clock, isServed, recorded });
     const mount = new MountProgram(handles, continued?.path);
-    const rpc = await RpcServer.listen({ programs: [nfs, mount], log, descriptor: deps.descriptor });
+    const rpc = await RpcServer.listen({
+      programs: [nfs, mount],
+      log,
+      descriptor: deps.descriptor,
+      onConnected: deps.onConnected,
+    });
     const server = new NfsServer(parts, { rpc, nfs, mount, handles, times, boundary, log, recorded });
     if (continued !== null) server.admit();
     return server;

@@ -39,10 +39,13 @@ export class RpcServer {
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
-  private constructor(programs: readonly RpcProgram[], log: Logger) {
+  private constructor(programs: readonly RpcProgram[], log: Logger, onConnected: () => void) {
     this.#programs = programs;
     this.#log = log;
-    this.#server = createServer({ noDelay: true }, (socket) => this.#connected(socket));
+    this.#server = createServer({ noDelay: true }, (socket) => {
+      this.#connected(socket);
+      onConnected();
+    });
     this.#server.maxConnections = CONNECTIONS_MAX;
   }
 
@@ -51,8 +54,9 @@ export class RpcServer {
     readonly programs: readonly RpcProgram[];
     readonly log: Logger;
     readonly descriptor?: number | undefined;
+    readonly onConnected?: (() => void) | undefined;
   }): Promise<RpcServer> {
-    const server = new RpcServer(deps.programs, deps.log);
+    const server = new RpcServer(deps.programs, deps.log, deps.onConnected ?? (() => {}));
     const { descriptor } = deps;
     await new Promise<void>((resolve, reject) => {
       const where = descriptor === undefined ? { port: 0, host: HOST } : { fd: descriptor };

@@ -43,6 +43,9 @@ interface Handle {
 
 type Step = (model: TwinModel) => Promise<void>;
 
+/** What the tested side cannot do: `fallocate`, `xattr` and flags of renameat2(2), and `nlink` 0 of removed open files. */
+export type TwinLimit = 'fallocate' | 'xattr' | 'rename flags' | 'nlink';
+
 /**
  * The same random operations on a plain directory and on what is tested; after each, both must have answered the same:
  * the same bytes, the same attributes, or the same errno. What users believe of a file system is what ext4 does.
@@ -51,13 +54,15 @@ export class TwinModel {
   readonly #plain: FileApi;
   readonly #tested: FileApi;
   readonly #random: SeededRandom;
+  readonly #lacks: readonly TwinLimit[];
   readonly #handles: Handle[] = [];
   readonly #trace: string[] = [];
   #opens = 0;
   readonly #files: string[] = [];
   readonly #folders: string[] = [];
 
-  constructor(sides: { plain: FileApi; tested: FileApi; random: SeededRandom }) {
+  constructor(sides: { plain: FileApi; tested: FileApi; random: SeededRandom; lacks?: readonly TwinLimit[] }) {
+    this.#lacks = sides.lacks ?? [];
     this.#plain = sides.plain;
     this.#tested = sides.tested;
     this.#random = sides.random;
@@ -91,7 +96,7 @@ export class TwinModel {
       this.#same(`names in '${path}'`, tested.map(({ name }) => name).sort(), names);
       for (const name of names) {
         const child = path === '' ? name : `${path}/${name}`;
-        await this.#both(`lstat ${child}`, async (api) => seen(await api.lstat(child)));
+        await this.#both(`lstat ${child}`, async (api) => this.#seen(await api.lstat(child)));
         const { kind } = await this.#plain.lstat(child);
         if (kind === 'folder') await walk(child);
         else if (kind === 'symlink') await this.#both(`readlink ${child}`, (api) => api.readlink(child));
@@ -154,6 +159,7 @@ export class TwinModel {
   }
 
   async fallocate(): Promise<void> {
+    if (this.#lacks.includes('fallocate')) return;
     const mode = this.#random.pick([
       FALLOC_ALLOCATE,
       FALLOC_KEEP_SIZE,
@@ -189,12 +195,12 @@ export class TwinModel {
   }
 
   async fstat(): Promise<void> {
-    await this.#withHandle('fstat', async (api, fd) => seen(await api.fstat(fd)));
+    await this.#withHandle('fstat', async (api, fd) => this.#seen(await api.fstat(fd)));
   }
 
   async stat(): Promise<void> {
     const { path } = this;
-    await this.#both(`stat ${path}`, async (api) => seen(await api.stat(path)));
+    await this.#both(`stat ${path}`, async (api) => this.#seen(await api.stat(path)));
   }
 
   async readdir(): Promise<void> {
@@ -220,7 +226,8 @@ export class TwinModel {
 
   async rename(): Promise<void> {
     const [from, to] = [this.path, this.path];
-    const flags = this.#random.pick([0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE]);
+    const wanted = this.#random.pick([0, 0, 0, RENAME_NOREPLACE, RENAME_EXCHANGE]);
+    const flags = this.#lacks.includes('rename flags') ? 0 : wanted;
     const done = await this.#both(`rename ${from} ${to} ${flags}`, (api) => api.rename(from, to, flags));
     if (done === undefined) this.#remember(this.#folders.includes(from) ? this.#folders : this.#files, to);
   }
@@ -250,6 +257,7 @@ export class TwinModel {
   }
 
   async xattr(): Promise<void> {
+    if (this.#lacks.includes('xattr')) return;
     const [{ path }, name, value] = [this, `user.${this.#random.pick(NAMES.slice(0, 3))}`, this.#random.bytes(20)];
     await this.#both(`setxattr ${path}`, async (api) => {
       if ((await api.lstat(path)).kind === 'symlink') return 'not for links';
@@ -331,6 +339,13 @@ export class TwinModel {
     expectSameBytes(await whole(this.#tested), await whole(this.#plain), `bytes of ${path} after\n${this.trace}\n`);
   }
 
+  /** Attributes in which both sides must agree: not times, inodes and blocks. */
+  #seen({ kind, mode, nlink, uid, gid, sizeBytes }: FileStat) {
+    // Sizes and links of folders are each file system's own affair.
+    const links = this.#lacks.includes('nlink') ? Math.max(1, nlink) : nlink;
+    return { kind, mode, uid, gid, ...(kind !== 'folder' && { nlink: links, sizeBytes }) };
+  }
+
   #same(what: string, found: unknown, wanted: unknown): void {
     const [a, b] = [JSON.stringify(found, bigintText), JSON.stringify(wanted, bigintText)];
     if (a === b) return;
@@ -340,12 +355,6 @@ export class TwinModel {
   #offset(): number {
     return this.#random.below(this.#random.pick([10, 20_000, 140_000, FILE_BYTES_MAX]));
   }
-}
-
-/** Attributes in which both sides must agree: not times, inodes and blocks. */
-function seen({ kind, mode, nlink, uid, gid, sizeBytes }: FileStat) {
-  // Sizes and links of folders are each file system's own affair.
-  return { kind, mode, uid, gid, ...(kind !== 'folder' && { nlink, sizeBytes }) };
 }
 
 function shortened(path: string): string {

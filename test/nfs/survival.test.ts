@@ -19,8 +19,8 @@ import { NfsClient } from './nfs-client.ts';
 
 /** CFS_NFS_KILLS=20 for a long run. */
 const KILLS = Number(process.env.CFS_NFS_KILLS ?? 2);
-/** Above the pace at which the guard gives up. */
-const BETWEEN_KILLS_MS = KILLS > 4 ? 15_000 : 300;
+/** With more, each process serves for a while: the guard gives up after five in a row that did not. */
+const BETWEEN_KILLS_MS = KILLS > 4 ? 3_000 : 300;
 const WAIT_MS_MAX = 60_000;
 const PIECE_BYTES = 30_000;
 const WRITERS = 3;
