@@ -66,6 +66,7 @@ export interface SharedDatabaseOptions {
   readonly url: string;
   /** Tests shorten these; see `PostgresUploads`, `PostgresHousekeeping`. */
   readonly partBytes?: number;
+  readonly gatheredBytes?: number;
   readonly leaseMs?: number;
   readonly deletedAfterMs?: number;
 }

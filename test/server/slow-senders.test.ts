@@ -5,6 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { type Clock, systemClock } from '../../src/base/clock.ts';
+import { Administration } from '../../src/server/administration.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { signUp, type TestUser, texts } from './raw-client.ts';
 import { until } from './until.ts';
@@ -74,7 +75,9 @@ test('a document that takes longer than half a minute ends, and an upload with l
   expect(texts((await user.client.get(version)).text, 'storedSize')).toEqual(['599']);
 });
 
-test('an upload with 20 bytes per second goes on, minute after minute', async () => {
+test('an upload with 20 bytes per second goes on, minute after minute', async ({ skip }) => {
+  // In `postgres/suite.test.ts` a version reports no bytes before its first part.
+  skip(!(server.administration instanceof Administration));
   const file = await user.client.createFile(user.folder('2'), 'file');
   const version = (await user.client.send('POST', `${file}/version`)).headers.location as string;
   const upload = await begin(

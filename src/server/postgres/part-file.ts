@@ -5,14 +5,19 @@ import type { HashedFile } from '../object-store.ts';
 /** Bytes that become one object: in memory while they are few, else in a temporary file. */
 export class PartFile {
   readonly #path: string;
+  readonly #gathered: (bytes: number) => void;
   readonly #hash = createHash('sha256');
   #held: Uint8Array[] = [];
   #file: FileHandle | null = null;
   #sizeBytes = 0;
 
-  /** @param path unused so far */
-  constructor(path: string) {
+  /**
+   * @param path unused so far
+   * @param gathered called with the bytes that are added, or with a negative number when they are removed
+   */
+  constructor(path: string, gathered: (bytes: number) => void = () => {}) {
     this.#path = path;
+    this.#gathered = gathered;
   }
 
   get sizeBytes(): number {
@@ -22,6 +27,7 @@ export class PartFile {
   async write(chunk: Uint8Array): Promise<void> {
     this.#hash.update(chunk);
     this.#sizeBytes += chunk.byteLength;
+    this.#gathered(chunk.byteLength);
     this.#held.push(chunk);
     if (this.#sizeBytes > SMALL_BYTES_MAX) await this.#spill();
   }
@@ -39,9 +45,11 @@ export class PartFile {
     return { path: this.#path, sizeBytes: this.#sizeBytes, sha256: this.#hash.digest('hex') };
   }
 
+  /** Call once. */
   async remove(): Promise<void> {
     await this.#file?.close().catch(() => {});
     await unlink(this.#path).catch(() => {});
+    this.#gathered(-this.#sizeBytes);
   }
 
   async #spill(): Promise<void> {

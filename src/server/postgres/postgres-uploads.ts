@@ -11,6 +11,7 @@ import { overQuota, Refusal } from '../refusal.ts';
 import type { FileRow, VersionRow } from '../rows.ts';
 import type { UploadRules } from '../rules.ts';
 import { BatchedCalls } from './batched-calls.ts';
+import { GatheredBytes } from './gathered-bytes.ts';
 import { GroupedCalls } from './grouped-calls.ts';
 import { PartFile, SMALL_BYTES_MAX } from './part-file.ts';
 import type { Postgres } from './postgres.ts';
@@ -29,7 +30,7 @@ export class PostgresUploads implements UploadRules {
   readonly #store: ObjectStore;
   readonly #clock: Clock;
   readonly #directory: string;
-  readonly #partBytes: number;
+  readonly #gathered: GatheredBytes;
   readonly #lease: string;
   readonly #kept: number | null;
   readonly #limits: SqlLimits;
@@ -57,13 +58,17 @@ export class PostgresUploads implements UploadRules {
     limits: HoldingLimits;
     versionsKept: number;
     partBytes?: number;
+    gatheredBytes?: number;
     leaseMs?: number;
   }) {
     this.#postgres = deps.postgres;
     this.#store = deps.store;
     this.#clock = deps.clock;
     this.#directory = deps.directory;
-    this.#partBytes = deps.partBytes ?? PART_BYTES;
+    this.#gathered = new GatheredBytes({
+      bytesMax: deps.gatheredBytes ?? GATHERED_BYTES,
+      partBytes: deps.partBytes ?? PART_BYTES,
+    });
     this.#lease = `${deps.leaseMs ?? LEASE_MS} milliseconds`;
     this.#limits = sqlLimits(deps.limits);
     this.#kept = Number.isFinite(deps.versionsKept) ? deps.versionsKept : null;
@@ -232,12 +237,14 @@ export class PostgresUploads implements UploadRules {
         sender.hash?.update(chunk);
         for (let rest = chunk; rest.byteLength > 0; ) {
           // A full part is stored when more bytes follow it: the last one is stored with the completion.
-          if (sender.part?.sizeBytes === this.#partBytes) {
+          if (sender.part !== null && sender.part.sizeBytes >= this.#partMax(sender)) {
             await this.#storePart(sender, false);
             renewedMs = this.#clock.elapsedMs();
           }
-          sender.part ??= new PartFile(join(this.#directory, randomUUID()));
-          const taken = rest.subarray(0, this.#partBytes - sender.part.sizeBytes);
+          sender.part ??= new PartFile(join(this.#directory, randomUUID()), (bytes) =>
+            this.#gathered.add(sender.session.uid, bytes),
+          );
+          const taken = rest.subarray(0, this.#partMax(sender) - sender.part.sizeBytes);
           await sender.part.write(taken);
           rest = rest.subarray(taken.byteLength);
         }
@@ -248,6 +255,10 @@ export class PostgresUploads implements UploadRules {
         renewedMs = this.#clock.elapsedMs();
       }
     }, roomBytes);
+  }
+
+  #partMax({ session, part }: Sender): number {
+    return this.#gathered.partMax(session.uid, part?.sizeBytes ?? 0);
   }
 
   /** Stores what was received as a part of the version. @param isLast ends the lease */
@@ -374,6 +385,8 @@ class Sender {
 
 /** A part lies in a temporary file while it arrives, and is lost if the server is killed. */
 const PART_BYTES = 16 * 1024 * 1024;
+/** Of all uploads to this server, in temporary files. */
+const GATHERED_BYTES = 32 * PART_BYTES;
 const LEASE_MS = 60_000;
 const RENEWED_AFTER_MS = 20_000;
 /** An object that takes longer could be taken for interrupted. */

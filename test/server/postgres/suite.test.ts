@@ -56,5 +56,6 @@ describe.skipIf(missing !== null)(titled('over PostgreSQL', missing), () => {
   describe('isolation', async () => void (await import('../isolation.test.ts?postgres' as string)));
   describe('odd requests', async () => void (await import('../odd-requests.test.ts?postgres' as string)));
   describe('holdings', async () => void (await import('../holdings.test.ts?postgres' as string)));
+  describe('slow senders', async () => void (await import('../slow-senders.test.ts?postgres' as string)));
   describe('upload order', async () => void (await import('../upload-order.test.ts?postgres' as string)));
 });
