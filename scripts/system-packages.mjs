@@ -59,7 +59,9 @@ export const LISTS = {
     { name: 'dbus-bin', program: 'dbus-send' },
     { name: 'libnotify-bin', program: 'notify-send' },
     { name: 'python3-gi', file: '/usr/lib/python3/dist-packages/gi/__init__.py' },
-    // What the extension of Nautilus is built with.
+    // What the programs of desktop/ are built and tested with.
+    { name: 'gir1.2-cloudproviders-0.3.0', file: '/usr/lib/*/girepository-1.0/CloudProviders-0.3.typelib' },
+    { name: 'libcloudproviders-dev', file: '/usr/lib/*/pkgconfig/cloudproviders.pc' },
     { name: 'libjson-glib-dev', file: '/usr/lib/*/pkgconfig/json-glib-1.0.pc' },
     { name: 'libnautilus-extension-dev', file: '/usr/lib/*/pkgconfig/libnautilus-extension-4.pc' },
     { name: 'pkg-config', program: 'pkg-config' },

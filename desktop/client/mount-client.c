@@ -64,6 +64,7 @@ typedef struct {
 
 struct _CfsClient {
   CfsNews news;
+  CfsStatus status;
   gpointer data;
   GHashTable *mounts; /* socket -> Mount */
   GCancellable *ending; /* of searches and actions */
@@ -170,12 +171,14 @@ static gboolean on_retry(gpointer data) {
 /* The mount ended, or does not answer: nothing is known of its files any more. */
 static void lose(Mount *mount) {
   const gboolean was_there = mount->is_there;
+  CfsClient *client = mount->client;
   disconnect(mount);
   mount->retry_us = now_us() + (gint64)mount->retry_ms * 1000;
   /* A mount that was there may be restarted. All others wait for a question about a path outside of the known ones. */
   if (mount->directory != NULL && mount->tries++ < TRIES_MAX)
     mount->retry = g_timeout_add(mount->retry_ms, on_retry, mount);
   mount->retry_ms = MIN(mount->retry_ms * 2, RETRY_MS_MAX);
+  if (client->status != NULL) client->status(mount->socket, NULL, client->data);
   if (!was_there) return;
   g_autoptr(GPtrArray) known = g_ptr_array_new_with_free_func(g_free);
   GHashTableIter each;
@@ -395,7 +398,10 @@ static gboolean on_line(Mount *mount, const char *line, gsize length) {
   if (id == STATES_ID && result != NULL) on_states(mount, result);
   else if (id == WATCH_ID && progress != NULL) {
     JsonObject *event = object_of(progress, "event");
+    JsonObject *changed = object_of(progress, "changed");
     if (event != NULL) on_event(mount, event);
+    else if (changed != NULL && mount->client->status != NULL)
+      mount->client->status(mount->socket, changed, mount->client->data);
   } else lose(mount); /* an error, or the end of the events: the mount ends */
   return mount->calls != NULL;
 }
@@ -442,8 +448,12 @@ static void on_connected(GObject *source, GAsyncResult *result, gpointer data) {
   }
   mount->connection = g_steal_pointer(&connection);
   mount->asked = g_ptr_array_new_with_free_func(g_free);
-  JsonNode *params = json_from_string("{\"since\":null,\"follow\":true,\"status\":false}", NULL);
-  call(mount->unsent, WATCH_ID, "watch", params);
+  JsonObject *params = json_object_new();
+  json_object_set_boolean_member(params, "follow", TRUE);
+  json_object_set_boolean_member(params, "status", mount->client->status != NULL);
+  JsonNode *node = json_node_new(JSON_NODE_OBJECT);
+  json_node_take_object(node, params);
+  call(mount->unsent, WATCH_ID, "watch", node);
   ask_states(mount); /* of no path: the answer says where the mount is */
   receive(mount);
 }
@@ -676,6 +686,13 @@ CfsClient *cfs_client_new(CfsNews news, gpointer data) {
   g_queue_init(&client->actions);
   search(client);
   return client;
+}
+
+void cfs_client_follow_status(CfsClient *client, CfsStatus status) { client->status = status; }
+
+void cfs_client_search(CfsClient *client) {
+  client->searched_us = 0;
+  search(client);
 }
 
 void cfs_client_free(CfsClient *client) {

@@ -23,6 +23,7 @@ typedef struct {
 } CfsState;
 
 typedef struct _CfsClient CfsClient;
+struct _JsonObject; /* of json-glib */
 
 /*
  * `has_changed`: the state of the path is another one now. FALSE: a question.
@@ -33,8 +34,18 @@ typedef gboolean (*CfsNews)(const char *path, gboolean has_changed, gpointer dat
 /* `message`: why it failed, for a person; NULL if it succeeded. */
 typedef void (*CfsDone)(const char *message, gpointer data);
 
+/* `news`: NULL if the program asks for no states. */
 CfsClient *cfs_client_new(CfsNews news, gpointer data);
 void cfs_client_free(CfsClient *client);
+
+/* Fields of the status of a mount that have other values now (docs/control-protocol.md): first all of them; NULL: the mount has ended. */
+typedef void (*CfsStatus)(const char *socket, struct _JsonObject *changed, gpointer data);
+
+/* Call it before the main loop runs. `data` is that of the client. */
+void cfs_client_follow_status(CfsClient *client, CfsStatus status);
+
+/* Looks for new mounts. Without this call a client looks at its start, and for paths outside of all mounts. */
+void cfs_client_search(CfsClient *client);
 
 /* What is known of a path, and asks for it. Nothing is known of a path outside of the mounts. */
 CfsState cfs_client_state(CfsClient *client, const char *path);
@@ -43,7 +54,7 @@ CfsState cfs_client_state(CfsClient *client, const char *path);
 gboolean cfs_client_has(CfsClient *client, const char *path);
 
 /*
- * Calls `method` (pin, unpin, evict, retry, discard) for a path in a mount, one call after the other. `done` is called later, once, unless the
+ * Calls `method` (pin, unpin, evict, retry, discard, pause, resume) for a path in a mount, one call after the other. `done` is called later, once, unless the
  * client is freed before.
  */
 void cfs_client_act(CfsClient *client, const char *path, const char *method, CfsDone done, gpointer data);

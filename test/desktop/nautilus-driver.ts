@@ -29,7 +29,14 @@ export class BuiltExtension {
 
   static async build(): Promise<BuiltExtension> {
     const folder = await mkdtemp(join(tmpdir(), 'cfs-nautilus-'));
-    await runCommand(['make', '-C', join(PROJECT, 'desktop'), `BUILD=${folder}`, 'CFLAGS=-O1 -g -Werror']);
+    await runCommand([
+      'make',
+      '-C',
+      join(PROJECT, 'desktop'),
+      `BUILD=${folder}`,
+      'CFLAGS=-O1 -g -Werror',
+      join(folder, 'libcfs-nautilus.so'),
+    ]);
     const { stdout } = await runCommand(['pkg-config', '--cflags', '--libs', ...LIBRARIES]);
     const flags = stdout.trim().split(/\s+/);
     const driver = join(folder, 'driver');

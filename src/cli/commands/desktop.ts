@@ -52,7 +52,9 @@ function sayHowToGetEmblems(print: (text: string) => void): void {
   );
   if (isInstalled) return;
   const source = fileURLToPath(new URL('../../../desktop', import.meta.url));
-  print(`emblems in Nautilus are for all users of this machine: sudo make -C ${visible(source)} install\n`);
+  print(
+    `emblems and a menu in Nautilus, and the sidebar, are for all users of this machine: sudo make -C ${visible(source)} install\n`,
+  );
 }
 
 /** `cfs desktop uninstall`: also a success where nothing is installed. */
