@@ -5,6 +5,7 @@
 // was wrong.
 import {
   closeSync,
+  constants,
   existsSync,
   fstatSync,
   fsyncSync,
@@ -29,6 +30,8 @@ import { isMainThread, parentPort, Worker, workerData } from 'node:worker_thread
 const PATTERN_BYTES = 2 * 1024 * 1024;
 const LISTED = 300;
 const SAVE_BYTES = 20_000;
+/** open(2); Node does not name it. */
+const O_TMPFILE = 0o20000000 | constants.O_DIRECTORY;
 const KINDS = ['names', 'names', 'reader', 'lister', 'saver', 'writer', 'appender', 'unlinker'];
 
 /** The byte of the pattern file at each position differs from its neighbours. @param {number} at */
@@ -225,16 +228,17 @@ if (isMainThread) {
     }
     closeSync(fd);
   } else if (kind === 'unlinker') {
-    // A file without a name, as of a program that deletes its scratch file, or whose file another one replaces.
+    // A file without a name: deleted while open, or opened without one, in turn.
     const path = join(directory, 'scratch');
     for (let round = 1; !isOver(); round++) {
       const bytes = Buffer.alloc(1 + random(60_000), round & 0xff);
+      const isNamed = round % 2 === 1;
       let fd = -1;
       expectCode('open of a scratch file', () => {
-        fd = openSync(path, 'w+');
+        fd = isNamed ? openSync(path, 'w+') : openSync(directory, O_TMPFILE | constants.O_RDWR);
       });
       expectCode('write', () => void writeSync(fd, bytes, 0, bytes.length, 0));
-      expectCode('removal of an open file', () => unlinkSync(path));
+      if (isNamed) expectCode('removal of an open file', () => unlinkSync(path));
       for (let part = 0; part < 8; part++) {
         const at = random(bytes.length);
         const length = Math.min(1000, bytes.length - at);

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -8,7 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
-import { O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
+import { O_CREAT, O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
 import { runCommand } from '../harness/command.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -83,6 +83,12 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
       const ended = new Promise<void>((resolve) => load.on('close', () => resolve()));
       await vi.waitUntil(() => lines.length > 0, { timeout: 60_000, interval: 20 });
       const pauses: number[] = [];
+      const keeper = parentOf(mount.pid);
+      const held = () => ({
+        descriptors: readdirSync(`/proc/${keeper}/fd`).length,
+        children: readFileSync(`/proc/${keeper}/task/${keeper}/children`, 'utf8').trim().split(' ').length,
+      });
+      const heldBefore = held();
       // Null until it has taken over: it listens before that.
       const pauseOf = async () => (await mount.status().catch(() => null))?.continuity?.lastPauseMs ?? null;
       try {
@@ -108,6 +114,8 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
       for (const each of wrong ?? []) tellFigures(each);
       expect(wrong).toEqual([]);
       expect(pauses).toHaveLength(DEATHS);
+      // No descriptor and no zombie stays behind.
+      expect(held()).toEqual(heldBefore);
       expect(calls).toBeGreaterThan(100);
       await mount.run(`rm -r load-${seed}`);
     },
@@ -282,6 +290,30 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
       await reader.dispose();
     }
   });
+
+  test.each(['exception', 'heap'])(
+    'programs continue when the thread that answers the kernel ends by itself (%s)',
+    async (point) => {
+      // 200 MB: less to fill until its heap is exhausted.
+      const env = { NODE_OPTIONS: `--import ${POINTS} --max-old-space-size=200`, CFS_TEST_KILL_FILE: killFile };
+      const failing = await MountFixture.start({ server: mount.server, flags: ['--continuity'], env });
+      onTestFailed(() => failing.printLogs());
+      const program = await SyscallProcess.start(failing.directory);
+      try {
+        const fd = await program.open(`by-${point}`, O_RDWR | O_CREAT);
+        await program.write(fd, 0, Buffer.from('before'));
+        writeFileSync(killFile, JSON.stringify({ point, nth: 1 }));
+        await failing.killAndContinue((pid) => process.kill(pid, 'SIGUSR2'));
+        await program.write(fd, 6, Buffer.from(' and after'));
+        await program.close(fd);
+        expect((await failing.run(`cat by-${point}`)).stdout).toBe('before and after');
+        expect((await failing.status())?.continuity?.deaths).toBe(1);
+      } finally {
+        await program.dispose();
+        await failing.dispose();
+      }
+    },
+  );
 
   test('a read that waits for the service continues after two deaths', async () => {
     onTestFailed(() => mount.printLogs());

@@ -2,7 +2,8 @@
 // n-th occurrence after the process was armed. Nothing in the product knows of it: system calls are counted where Node offers
 // them, requests where undici tells of them.
 //
-// CFS_TEST_KILL_FILE names a file with {"point": "journal-write before", "nth": 3}; SIGUSR2 reads it, in all threads.
+// CFS_TEST_KILL_FILE names a file with {"point": "journal-write before", "nth": 3}; SIGUSR2 reads it, in all threads. The points `exception` and
+// `heap` end the thread that answers the kernel by itself, immediately: an uncaught exception, or no memory.
 
 import diagnostics from 'node:diagnostics_channel';
 import fs from 'node:fs';
@@ -141,6 +142,9 @@ if (killFile !== undefined && (isServer || program === 'mounting-process.cjs' ||
   const arm = (what) => {
     seen = 0;
     armed = what;
+    if (isMainThread) return;
+    if (what.point === 'exception') throw new Error('a test failed this thread');
+    if (what.point === 'heap') for (const kept = []; ; kept.push(new Array(1000).fill(kept.length)));
   };
   threads.onmessage = ({ data }) => arm(data);
   if (isMainThread) {
