@@ -69,6 +69,8 @@ export const LISTS = {
     { name: 'nautilus', program: 'nautilus' },
     { name: 'openbox', program: 'openbox' },
     { name: 'pcmanfm', program: 'pcmanfm' },
+    // A pooler of connections to PostgreSQL.
+    { name: 'pgbouncer', program: 'pgbouncer' },
     // A database for tests of the server's rules: it is started by them, and its service stays stopped.
     { name: 'postgresql', file: '/usr/lib/postgresql/*/bin/initdb' },
     { name: 'radosgw', program: 'radosgw' },
