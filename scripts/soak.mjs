@@ -8,6 +8,7 @@
 //   npm run soak -- kernel          one mount for a minute: 32 threads of mixed calls, 8 finds
 //   npm run soak -- model           1,000,000 operations beside a plain directory
 //   npm run soak -- nfs             1,000,000 mutated records, a walk of 10,000 folders, 20 seeds × 5,000 operations and 20 deaths, for NFS
+//   npm run soak -- serve           10,000 random operations on both back ends of the service, and copies between them
 //   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
 //   npm run soak -- packages        the Debian package in bare Debian 12 and 13 roots, and that for arm64 under qemu-user
 //   npm run soak -- programs        cp, tar, rsync and zip of 10,000 files, 500 commits, sqlite3 killed 25 times

@@ -1,0 +1,8 @@
+// Random operations on both back ends of `cfs serve`, each the oracle of the other. And copies between them that are killed.
+export const project = ['unit', 'mount'];
+export const files = ['test/server/twins/twins.test.ts', 'test/server/serve-copy.mount.test.ts'];
+export const environment = (operations = '10000') => ({
+  CFS_BACK_END_OPERATIONS: operations,
+  CFS_COPY_KILLS: '30',
+  CFS_CASES_SEED: process.env.CFS_CASES_SEED ?? 'random',
+});
