@@ -5,12 +5,17 @@ import { join } from 'node:path';
 import { Pool } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/base/clock.ts';
+import { compareInstallations } from '../../../src/server/installation-comparison.ts';
+import { copyInstallation } from '../../../src/server/installation-copy.ts';
+import { LocalInstallation } from '../../../src/server/local-installation.ts';
+import { PostgresInstallation } from '../../../src/server/postgres/postgres-installation.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { s3Location } from '../../../src/server/s3/s3-location.ts';
 import { S3Requests } from '../../../src/server/s3/s3-requests.ts';
 import { S3Store } from '../../../src/server/s3/s3-store.ts';
 import { missingPrograms, titled } from '../../harness/requirement.ts';
-import { signUp } from '../raw-client.ts';
+import { missingPostgres, PostgresServer } from '../postgres/postgres-server.ts';
+import { RawClient, signUp, signUpAt } from '../raw-client.ts';
 import { until } from '../until.ts';
 import { faultSuite } from './fault-suite.ts';
 import { FaultyProxy } from './faulty-proxy.ts';
@@ -97,4 +102,56 @@ describe.skipIf(missing !== null)(titled('radosgw', missing), () => {
     await server.close();
     rmSync(directory, { recursive: true });
   });
+
+  const missingDatabase = missingPostgres();
+  test.skipIf(missingDatabase !== null)(
+    titled('versions of servers on one database lie in it, and a copy of that installation is equal', missingDatabase),
+    { timeout: 180_000 },
+    async () => {
+      const directory = mkdtempSync(join(tmpdir(), 'cfs-gateway-'));
+      const postgres = await PostgresServer.start();
+      try {
+        const url = await postgres.newDatabase();
+        const prefixed = () => open(systemClock, gateway.url.replace('?', '/shared?'));
+        const options = (number: number) => ({
+          dataDirectory: join(directory, `${number}`),
+          publicOrigin: 'http://cloud.example.com',
+          ...{ objects: prefixed(), database: { url, partBytes: 6 * MIB, deletedAfterMs: 0 } },
+        });
+        const servers = [await ReferenceServer.open(options(1)), await ReferenceServer.open(options(2))] as const;
+        const [one, other] = servers.map(({ port }) => `http://127.0.0.1:${port}`) as [string, string];
+        const { administration } = servers[0];
+        const user = await signUpAt(one, administration, 'a@example.com');
+        const [first, second] = [user.client, new RawClient(other, user.client.token)];
+        const pathOf = (location: string) => new URL(location).pathname;
+        const file = pathOf(await first.createFile(`/folder/:sc:${user.uid}:2`, 'long'));
+        const bytes = bytesOf(19 * MIB);
+        expect((await first.send('PUT', `${file}/data`, { body: bytes })).status).toBe(204);
+        const { bytes: across } = await second.get(`${file}/data`, { Range: `bytes=${6 * MIB - 9}-${12 * MIB + 9}` });
+        expect(across.equals(bytes.subarray(6 * MIB - 9, 12 * MIB + 10))).toBe(true);
+        const copy = `<fileCopy source="http://cloud.example.com${file}"><displayName>copy</displayName></fileCopy>`;
+        const copied = pathOf(await second.create(`/folder/:sc:${user.uid}:2`, copy));
+        await first.send('DELETE', file);
+        expect(await servers[0].collectObjects()).toBe(0);
+        expect((await first.get(`${copied}/data`)).bytes.equals(bytes)).toBe(true);
+        await Promise.all(servers.map((server) => server.close()));
+
+        const source = await PostgresInstallation.open(url, prefixed());
+        const target = await LocalInstallation.open(join(directory, 'copy'), { isNew: true });
+        await copyInstallation({ source, target, origin: 'http://cloud.example.com', report: () => {} });
+        const found: string[] = [];
+        await compareInstallations(source, target, (difference) => found.push(difference));
+        expect(found).toEqual([]);
+        await Promise.all([source.close(), target.close()]);
+
+        const again = await ReferenceServer.open(options(3));
+        await new RawClient(`http://127.0.0.1:${again.port}`, user.client.token).send('DELETE', copied);
+        expect(await again.collectObjects()).toBe(4);
+        await again.close();
+      } finally {
+        await postgres.close();
+        rmSync(directory, { recursive: true });
+      }
+    },
+  );
 });
