@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #define HANDOVER_PAGE 4096u
+#define IDENTITY_BYTES 65u /* a SHA-256 sum in hexadecimal digits */
 
 struct handover_page {
   /*
@@ -16,6 +17,10 @@ struct handover_page {
    * the process cannot be waited for. Another thread of it may be in an uninterruptible system call.
    */
   pthread_mutex_t serving;
+  /* For a keeper that follows this one: the mount, and the place of the process that serves it. */
+  char identity[IDENTITY_BYTES];
+  uint32_t generation, upgrades;
+  int32_t pid;
 };
 
 /* Messages of the mounting process to the keeper, one byte each. */

@@ -7,6 +7,9 @@
  * that hands over: an upgrade is a standby with another command. If that one ends before it answers the kernel, the former command is
  * started again.
  *
+ * With a descriptor store of the service manager (systemd.service(5), FileDescriptorStoreMax=), the connection and the memory are there, too.
+ * The next keeper of the service gets them, and continues after the death of this one.
+ *
  * It knows nothing of FUSE. It ends with the exit code of the mounting process. After more than DEATHS_MAX deaths in a minute it lets go:
  * the kernel then ends the connection, as without a keeper. A standby ends when its socket does.
  */
@@ -20,12 +23,15 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -33,6 +39,9 @@
 #define DEATHS_MAX 5
 #define DEATHS_MS 60000
 #define READY_FD 3 /* where the first mounting process answers the launcher (src/mount/launch.ts) */
+#define STORED_DEVICE 4 /* from the descriptor store, if CFS_KEEPER_STORED is set (src/mount/launch.ts) */
+#define STORED_MEMORY 5
+#define OWNER_SECONDS_MAX 10 /* for the death of the process that served under the keeper before this one */
 #define COMMAND_MAX (1u << 20)
 #define HIGH 10    /* descriptors of the keeper: above all that the mounting process inherits */
 
@@ -49,7 +58,8 @@ static char **former; /* the command before an upgrade whose process is not read
 static struct handover_page *page;
 static int memory, device = -1, ownerless;
 static unsigned generation, upgrades;
-static bool let_go;
+static bool let_go, is_started, is_stored;
+static const char *manager = ""; /* where the service manager receives messages: sd_notify(3) */
 static uint64_t serves, ends; /* how many mounting processes have held the mutex, and how many of them have released it */
 static char **own_command;
 static int stop_signal; /* SIGTERM and the like: also for a successor, because the mount is to end */
@@ -73,6 +83,52 @@ static long long ms_of(clockid_t clock) {
   struct timespec now;
   clock_gettime(clock, &now);
   return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
+}
+
+/* Sends a message to the service manager, with a descriptor unless `fd` is -1. Without a manager that listens, nothing is stored. */
+static void notify(const char *text, int fd) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  size_t length = strlen(manager);
+  if (length == 0 || length >= sizeof address.sun_path) return;
+  memcpy(address.sun_path, manager, length);
+  if (manager[0] == '@') address.sun_path[0] = 0;
+  union {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof(int))];
+  } control;
+  memset(&control, 0, sizeof control);
+  struct iovec iov = {(char *)text, strlen(text)};
+  struct msghdr message = {.msg_name = &address, .msg_namelen = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + length),
+                           .msg_iov = &iov, .msg_iovlen = 1};
+  if (fd >= 0) {
+    message.msg_control = &control;
+    message.msg_controllen = sizeof control.bytes;
+    control.header = (struct cmsghdr){.cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+    memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+  }
+  int notifier = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (notifier >= 0 && sendmsg(notifier, &message, MSG_NOSIGNAL) < 0) perror("cfs-keeper: descriptor store");
+  if (notifier >= 0) close(notifier);
+}
+
+static void store_descriptors(void) {
+  if (is_stored) return;
+  is_stored = true;
+  notify("FDSTORE=1\nFDPOLL=0\nFDNAME=cfs-device", device);
+  notify("FDSTORE=1\nFDPOLL=0\nFDNAME=cfs-memory", memory);
+}
+
+/* A connection in the store would outlive its mount: programs would wait permanently. */
+static void forget_descriptors(void) {
+  if (!is_stored) return;
+  is_stored = false;
+  notify("FDSTOREREMOVE=1\nFDNAME=cfs-device", -1);
+  notify("FDSTOREREMOVE=1\nFDNAME=cfs-memory", -1);
+}
+
+static void leave(int code) {
+  forget_descriptors();
+  exit(code);
 }
 
 /* Waits for the end of each serving thread, whatever else its process still does. */
@@ -108,7 +164,7 @@ static struct process start(char **command, const char *place) {
   if (process.pid < 0) fail("fork");
   if (process.pid == 0) {
     setenv("CFS_KEEPER", place, 1);
-    if (device >= 0) unsetenv("CFS_MOUNT_READY_FD");
+    if (is_started) unsetenv("CFS_MOUNT_READY_FD");
     if (dup2(theirs, KEEPER_SOCKET) < 0 || dup2(theirs, KEEPER_LINE) < 0 || dup2(memory, KEEPER_MEMORY) < 0) _exit(126);
     if (device >= 0 && dup2(device, KEEPER_DEVICE) < 0) _exit(126);
     sigprocmask(SIG_SETMASK, &mask_before, NULL);
@@ -118,12 +174,21 @@ static struct process start(char **command, const char *place) {
   }
   close(theirs);
   close(READY_FD);
+  is_started = true;
   return process;
 }
 
 static void drop_channel(struct process *process) {
   if (process->channel >= 0) close(process->channel);
   process->channel = -1;
+}
+
+/* The process that serves, or is to serve, from now on. */
+static void take(struct process process) {
+  active = process;
+  page->generation = generation;
+  page->upgrades = upgrades;
+  page->pid = process.pid;
 }
 
 /* A copy is freed; the command of the keeper's own start lasts. */
@@ -158,7 +223,7 @@ static void restart(void) {
     bool is_limited = getenv("CFS_TEST_KEEPER_UNLIMITED") == NULL; /* tests kill it hundreds of times */
     if (is_limited && deaths[0] != 0 && now - deaths[0] < DEATHS_MS) {
       fprintf(stderr, "cfs-keeper: the mount process ended %d times in a minute: it is not started again\n", DEATHS_MAX + 1);
-      exit(1); /* the descriptor of the connection goes with this process */
+      leave(1); /* the descriptor of the connection goes with this process */
     }
   }
   generation++;
@@ -176,18 +241,18 @@ static void restart(void) {
   active.command = command;
   if (!standby.is_waiting) {
     drop_standby();
-    active = start(command, place);
+    take(start(command, place));
     return;
   }
   if (standby.command != command) former = command;
-  active = standby;
+  take(standby);
   standby = (struct process){.channel = -1};
   tell(&active, place);
 }
 
 static void ended(int status) {
   int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-  if (let_go || device < 0 || code == 0) exit(code);
+  if (let_go || device < 0 || code == 0) leave(code);
   restart();
 }
 
@@ -248,6 +313,7 @@ static void receive(struct process *process) {
       memcpy(&fd, CMSG_DATA(header), sizeof fd);
       drop_device();
       device = high(fd, "device");
+      store_descriptors();
     }
     if (byte == KEEPER_SERVES) {
       process->is_serving = true;
@@ -260,6 +326,7 @@ static void receive(struct process *process) {
       if (stop_signal != 0) kill(process->pid, stop_signal);
     } else if (byte == KEEPER_LETS_GO) {
       let_go = true;
+      forget_descriptors();
       drop_device();
     } else if (byte == KEEPER_PREPARE && process == &active) {
       prepare();
@@ -283,6 +350,61 @@ static void on_signal(int number) {
   else if (device < 0) kill(active.pid, SIGKILL); /* it has not mounted yet */
 }
 
+static void map_page(void) {
+  page = mmap(NULL, HANDOVER_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+  if (page == MAP_FAILED) fail("mmap");
+}
+
+/* Continues with the connection and the memory of an earlier keeper. @returns false if they are those of another mount, or the mount is gone */
+static bool adopt(const char *identity) {
+  struct stat found;
+  struct pollfd connection = {device, 0, 0};
+  if (fstat(memory, &found) != 0 || found.st_size <= (off_t)HANDOVER_PAGE) return false;
+  map_page();
+  bool is_same = strncmp(page->identity, identity, IDENTITY_BYTES) == 0;
+  if (!is_same || poll(&connection, 1, 0) < 0 || (connection.revents & (POLLERR | POLLNVAL)) != 0) {
+    munmap(page, HANDOVER_PAGE);
+    return false;
+  }
+  /* The process of the earlier keeper may have outlived it. Two processes must not read one connection. */
+  struct timespec until;
+  clock_gettime(CLOCK_REALTIME, &until);
+  until.tv_sec += OWNER_SECONDS_MAX;
+  int failure = pthread_mutex_trylock(&page->serving);
+  if (failure == EBUSY) {
+    kill(page->pid, SIGKILL);
+    failure = pthread_mutex_timedlock(&page->serving, &until);
+  }
+  if (failure == EOWNERDEAD) failure = pthread_mutex_consistent(&page->serving);
+  errno = failure;
+  if (failure != 0) fail("an earlier process still serves the mount");
+  pthread_mutex_unlock(&page->serving);
+  generation = page->generation + 1;
+  upgrades = page->upgrades;
+  is_stored = true;
+  return true;
+}
+
+static void create_memory(const char *identity) {
+  memory = high(memfd_create("cfs-handover", MFD_CLOEXEC), "memfd_create");
+  if (ftruncate(memory, HANDOVER_PAGE) != 0) fail("memfd");
+  map_page();
+  strncpy(page->identity, identity, IDENTITY_BYTES - 1);
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&page->serving, &attributes);
+}
+
+/* A variable for the keeper alone. */
+static const char *own_variable(const char *name) {
+  const char *value = getenv(name);
+  const char *copy = value == NULL ? "" : strdup(value);
+  unsetenv(name);
+  return copy;
+}
+
 int main(int argc, char **argv) {
   if (argc < 2) {
     fprintf(stderr, "usage: cfs-keeper PROGRAM [ARGUMENT...]; cfs-mount --continuity starts it\n");
@@ -293,22 +415,28 @@ int main(int argc, char **argv) {
   for (int *each = (int[]){SIGCHLD, SIGTERM, SIGINT, SIGHUP, 0}; *each != 0; each++) sigaddset(&mask, *each);
   sigprocmask(SIG_BLOCK, &mask, &mask_before);
   signal(SIGPIPE, SIG_IGN);
+  const char *identity = own_variable("CFS_KEEPER_IDENTITY");
+  manager = own_variable("CFS_KEEPER_MANAGER");
+  bool has_stored = *own_variable("CFS_KEEPER_STORED") != 0;
+  if (has_stored) {
+    device = high(STORED_DEVICE, "device");
+    memory = high(STORED_MEMORY, "memory");
+  }
+  if (has_stored && !adopt(identity)) {
+    is_stored = true;
+    forget_descriptors();
+    drop_device();
+    close(memory);
+    has_stored = false;
+  }
+  if (!has_stored) create_memory(identity);
   int signals = high(signalfd(-1, &mask, SFD_CLOEXEC), "signalfd");
   ownerless = high(eventfd(0, EFD_CLOEXEC), "eventfd");
-  memory = high(memfd_create("cfs-handover", MFD_CLOEXEC), "memfd_create");
-  if (ftruncate(memory, HANDOVER_PAGE) != 0) fail("memfd");
-  page = mmap(NULL, HANDOVER_PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
-  if (page == MAP_FAILED) fail("mmap");
-  pthread_mutexattr_t attributes;
-  pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  pthread_mutex_init(&page->serving, &attributes);
   pthread_t watcher;
   if (sem_init(&served, 0, 0) != 0 || pthread_create(&watcher, NULL, watch, NULL) != 0) fail("thread");
   char place[96];
-  describe(place, sizeof place, 0, 0);
-  active = start(own_command, place);
+  describe(place, sizeof place, has_stored ? page->pid : 0, has_stored ? ms_of(CLOCK_REALTIME) : 0);
+  take(start(own_command, place));
   for (;;) {
     struct pollfd polled[4] = {{signals, POLLIN, 0}, {ownerless, POLLIN, 0}, {active.channel, POLLIN, 0}, {standby.channel, POLLIN, 0}};
     if (poll(polled, 4, -1) < 0) continue;

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { closeSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -12,13 +13,22 @@ import { exitCode } from './exit-codes.ts';
 import { type MountAnswer, type MountRequest, mountEnvironment, parseMountAnswer } from './mount-request.ts';
 
 /** Variables of the service manager (sd_notify(3)): they are for the launcher and for no process that it starts. */
-const MANAGER_VARIABLES = ['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'];
+const MANAGER_VARIABLES = [
+  ...['NOTIFY_SOCKET', 'WATCHDOG_USEC', 'WATCHDOG_PID'],
+  ...['LISTEN_PID', 'LISTEN_FDS', 'LISTEN_FDNAMES'],
+];
 /** Secrets of `cfs login`, removed from the environment of the long-running mounting process. */
 const SECRET_VARIABLES = ['CFS_PASSWORD', 'CFS_PRIVATE_ACCESS_KEY'];
 /** The descriptor on which the mounting process answers. */
 const READY_FD = 3;
 /** Limit for a start, which replays the journal and may wait for a previous owner of the store. */
 const READY_MS_MAX = 60_000;
+
+/** Descriptors of a running mount from the service manager: it outlived its keeper. */
+export interface StoredMount {
+  readonly device: number;
+  readonly memory: number;
+}
 
 /** A process that has mounted. */
 export interface LaunchedMount {
@@ -53,14 +63,18 @@ export function mountingProcess(program = MOUNT_PROGRAM): readonly [string, ...s
  * It runs in a session of its own: Ctrl-C in a terminal reaches it once, through `signal`, and not a second time as a member
  * of the terminal's process group. UV_THREADPOOL_SIZE stands in its environment because setting it later has no effect.
  *
- * @param how `env`: its environment, this process's own; `program`: another than ours, for tests
+ * @param how `env`: its environment, this process's own; `program`: another than ours, for tests; `stored`: what it continues
  * @throws UsageError with the sentence and exit code that the process gave, or why it could not be started
  */
 export async function launchMount(
   request: MountRequest,
-  how: { readonly env?: Readonly<Record<string, string | undefined>>; readonly program?: string | undefined } = {},
+  how: {
+    readonly env?: Readonly<Record<string, string | undefined>>;
+    readonly program?: string | undefined;
+    readonly stored?: StoredMount | null;
+  } = {},
 ): Promise<LaunchedMount> {
-  const { env = process.env, program = MOUNT_PROGRAM } = how;
+  const { env = process.env, program = MOUNT_PROGRAM, stored = null } = how;
   const { logFile } = request;
   if (logFile !== null) mkdirSync(dirname(logFile), { recursive: true, mode: 0o700 });
   // In the background the output goes to the log, so that a crash leaves a trace.
@@ -69,13 +83,17 @@ export async function launchMount(
   const child = spawn(command, words, {
     detached: true,
     cwd: '/',
-    stdio: ['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'],
+    stdio: [
+      ...(['ignore', log ?? 'inherit', log ?? 'inherit', 'pipe'] as const),
+      ...(stored === null ? [] : [stored.device, stored.memory]),
+    ],
     env: {
       ...env,
       // Only the process that the service manager started may notify it.
       ...Object.fromEntries([...MANAGER_VARIABLES, ...SECRET_VARIABLES].map((name) => [name, undefined])),
       UV_THREADPOOL_SIZE: env.UV_THREADPOOL_SIZE ?? '16',
       ...mountEnvironment(request, READY_FD),
+      ...(request.options.continuity && keeperEnvironment(request, env, stored)),
     },
   });
   if (log !== null) closeSync(log);
@@ -97,6 +115,20 @@ export async function launchMount(
       child.kill(signal);
     },
     release: () => child.unref(),
+  };
+}
+
+/** For the keeper alone (native-deps/keeper). It stores the connection with the service manager, and its successor gets it by `stored`. */
+function keeperEnvironment(
+  { directory, storeDirectory, layouts }: MountRequest,
+  { NOTIFY_SOCKET }: Readonly<Record<string, string | undefined>>,
+  stored: StoredMount | null,
+): Record<string, string | undefined> {
+  const identity = JSON.stringify([directory, storeDirectory, layouts]);
+  return {
+    CFS_KEEPER_IDENTITY: createHash('sha256').update(identity).digest('hex'),
+    CFS_KEEPER_MANAGER: NOTIFY_SOCKET,
+    CFS_KEEPER_STORED: stored === null ? undefined : '1',
   };
 }
 

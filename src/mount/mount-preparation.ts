@@ -8,7 +8,7 @@ import { type Account, chooseAccount } from './account-file.ts';
 import { type DashOOptions, NO_DASH_O_OPTIONS } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
-import { checkBinding, checkMountPoint, checkNothingNeededBelow } from './mount-point.ts';
+import { checkBinding, checkMountPoint, checkNothingNeededBelow, mountPathOf } from './mount-point.ts';
 import { LAYOUTS, type MountRequest } from './mount-request.ts';
 import { statusOf } from './running-mounts.ts';
 
@@ -41,6 +41,17 @@ export async function prepareMount(
   const { name, account } = chooseAccount(deps.paths, wanted);
   const directory = checkMountPoint(place.directory, { allowNonEmpty: deps.options.nonempty });
   await checkNotMounted(deps.paths, name);
+  return { account, request: mountRequest(deps, { ...place, directory, account: name }) };
+}
+
+/** As `prepareMount`, for a mount that waits for a process. Its directory must not be accessed: that would wait, too. */
+export function runningMount(
+  deps: { readonly paths: Paths; readonly options: Options },
+  wanted: string | null,
+  place: Parameters<typeof prepareMount>[2],
+): PreparedMount {
+  const { name, account } = chooseAccount(deps.paths, wanted);
+  const directory = mountPathOf(place.directory);
   return { account, request: mountRequest(deps, { ...place, directory, account: name }) };
 }
 

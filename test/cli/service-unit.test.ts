@@ -48,7 +48,15 @@ test('the unit tells the manager what it needs', () => {
   const text = unitText(UNIT);
 
   expect(execStart(text)).toBe('/usr/bin/node /opt/cfs/cfs-mount.js --foreground -- /home/ann/Cloud');
-  for (const line of ['Type=notify', 'NotifyAccess=main', 'KillMode=mixed', 'TimeoutStopSec=35', 'Restart=on-failure'])
+  for (const line of [
+    'Type=notify',
+    'NotifyAccess=all',
+    'FileDescriptorStoreMax=4',
+    'OOMPolicy=continue',
+    'KillMode=mixed',
+    'TimeoutStopSec=35',
+    'Restart=on-failure',
+  ])
     expect(text.split('\n')).toContain(line);
   expect(text).toContain('RestartPreventExitStatus=2 6\n');
   expect(text).toContain('WantedBy=default.target');

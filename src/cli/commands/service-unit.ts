@@ -88,7 +88,10 @@ function serviceSection({
   return [
     '[Service]',
     'Type=notify',
-    'NotifyAccess=main',
+    '# The keeper of --continuity stores the connection of the mount, so that programs only wait when the service is restarted after a death.',
+    'NotifyAccess=all',
+    'FileDescriptorStoreMax=4',
+    'OOMPolicy=continue',
     ...before,
     `ExecStart=${start}`,
     '# The launcher passes the signal on; whatever does not end by then is killed together.',
@@ -96,7 +99,7 @@ function serviceSection({
     `TimeoutStopSec=${Math.ceil(stopMs / 1000)}`,
     `WatchdogSec=${WATCHDOG_SECONDS}`,
     'Restart=on-failure',
-    'RestartSec=5',
+    'RestartSec=1',
     `RestartPreventExitStatus=${lasting.join(' ')}`,
     '',
   ];

@@ -13,7 +13,7 @@ import { exitCode } from '../../mount/exit-codes.ts';
 import { launchMount, mountingProcess } from '../../mount/launch.ts';
 import { connectionNote, visible } from '../../mount/mount-event.ts';
 import { mountPathOf } from '../../mount/mount-point.ts';
-import { mountRequest, prepareMount } from '../../mount/mount-preparation.ts';
+import { mountRequest, prepareMount, runningMount } from '../../mount/mount-preparation.ts';
 import { haveSameLayouts, LAYOUTS } from '../../mount/mount-request.ts';
 import { accountStates } from '../../mount/running-mounts.ts';
 import { expectLayouts, upgradeMount } from '../../mount/upgrade.ts';
@@ -52,14 +52,17 @@ export async function mountCommand(
     return exitCode('ok');
   }
   const toJournal = flags.foreground && isJournal(deps.env.JOURNAL_STREAM);
-  const { request, account } = await prepareMount(deps, flags.account, { ...flags, toJournal });
+  const place = { ...flags, toJournal };
+  const stored = deps.options.continuity ? ServiceManager.storedMount(deps.env) : null;
+  const { request, account } =
+    stored === null ? await prepareMount(deps, flags.account, place) : runningMount(deps, flags.account, place);
   const where = visible(request.directory);
   const manager = ServiceManager.of(deps.env);
   const signals = new SignalRelay(() => manager?.stopping(`unmounting ${where}`));
   let stopSigns = (): void => {};
   let note: string;
   try {
-    const mount = await launchMount(request, { env: deps.env, program: deps.program });
+    const mount = await launchMount(request, { env: deps.env, program: deps.program, stored });
     // In the background the mounting process is the service from now on, and this one ends.
     const isBackground = !flags.foreground && !signals.interrupted;
     note = connectionNote(mount.connection);

@@ -1,5 +1,8 @@
 import { sendDatagram } from '../../base/native.ts';
+import type { StoredMount } from '../../mount/launch.ts';
 
+/** The first descriptor of a service manager. */
+const LISTEN_FDS_START = 3;
 /** Node fires timers of more than 24 days continuously. */
 const SIGN_MS_MAX = 3_600_000;
 
@@ -24,6 +27,14 @@ export class ServiceManager {
     const isForUs = env.WATCHDOG_PID === undefined || env.WATCHDOG_PID === String(process.pid);
     const microseconds = isForUs ? Number(env.WATCHDOG_USEC ?? 0) : 0;
     return new ServiceManager(path, microseconds > 0 ? Math.min(microseconds / 2000, SIGN_MS_MAX) : null);
+  }
+
+  /** The running mount that this service left behind; null if there is none. sd_listen_fds(3) */
+  static storedMount(env: Readonly<Record<string, string | undefined>>): StoredMount | null {
+    if (env.LISTEN_PID !== String(process.pid)) return null;
+    const names = (env.LISTEN_FDNAMES ?? '').split(':');
+    const [device, memory] = [names.indexOf('cfs-device'), names.indexOf('cfs-memory')];
+    return device < 0 || memory < 0 ? null : { device: LISTEN_FDS_START + device, memory: LISTEN_FDS_START + memory };
   }
 
   /** @param mainPid the process that is the service from now on; null: this one */
