@@ -47,7 +47,9 @@ export default defineConfig({
           isolate: false,
           // By default one less than processors, and half of a small machine looks on. A quarter of the time is waiting.
           maxWorkers: availableParallelism() + 1,
-          testTimeout: 30_000,
+          // Against hanging only: with a database and an object store, a busy machine needs minutes for what takes seconds.
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
           expect: { poll: POLL },
         },
       },
