@@ -6,12 +6,14 @@ import type { FileSlice, ReadReply } from './binding.ts';
 export function bytesOf(reply: ReadReply): Buffer {
   const pieces = Array.isArray(reply) ? reply : [reply as Exclude<ReadReply, readonly unknown[]>];
   try {
-    const bytes = Buffer.alloc(pieces.reduce((total, piece) => total + piece.length, 0));
+    // Every byte is written below, or nothing is returned.
+    const bytes = Buffer.allocUnsafe(pieces.reduce((total, piece) => total + piece.length, 0));
     const stretches = new Map<number, Stretch>();
     let at = 0;
     for (const piece of pieces) {
       const target = bytes.subarray(at, at + piece.length);
       if (piece instanceof Uint8Array) target.set(piece);
+      else if (pieces.length === 1) readAt(piece, target);
       else copySlice(piece, target, stretches, bytes.byteLength - at);
       at += piece.length;
     }
@@ -35,7 +37,8 @@ function copySlice(slice: FileSlice, target: Buffer, stretches: Map<number, Stre
   const { fd, position, length } = slice;
   let stretch = stretches.get(fd);
   if (stretch === undefined || position < stretch.position || position + length > endOf(stretch)) {
-    stretch = { position, bytes: readAt(fd, position, length, reachBytes) };
+    const bytes = Buffer.allocUnsafe(reachBytes);
+    stretch = { position, bytes: bytes.subarray(0, readAt(slice, bytes)) };
     stretches.set(fd, stretch);
   }
   stretch.bytes.copy(target, 0, position - stretch.position, position - stretch.position + length);
@@ -45,14 +48,13 @@ function endOf({ position, bytes }: Stretch): number {
   return position + bytes.byteLength;
 }
 
-/** At least `length` bytes, and up to `reachBytes` if the file is long enough. @throws FsError EIO */
-function readAt(fd: number, position: number, length: number, reachBytes: number): Buffer {
-  const bytes = Buffer.alloc(reachBytes);
+/** Reads a slice, and what follows it in the file if `target` is longer. @returns the number of bytes. @throws FsError EIO */
+function readAt({ fd, position, length }: FileSlice, target: Uint8Array): number {
   let have = 0;
   while (have < length) {
-    const count = readSync(fd, bytes, have, reachBytes - have, position + have);
+    const count = readSync(fd, target, have, target.byteLength - have, position + have);
     if (count === 0) throw new FsError('EIO', 'a file slice reaches past the end of its file');
     have += count;
   }
-  return bytes.subarray(0, have);
+  return have;
 }

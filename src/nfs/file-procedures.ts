@@ -14,6 +14,8 @@ import { padding, XdrError, type XdrReader, type XdrWriter } from './xdr.ts';
 /** The bits of ACCESS (RFC 1813, section 3.3.4). */
 const ACCESS = { read: 0x01, lookup: 0x02, modify: 0x04, extend: 0x08, delete: 0x10, execute: 0x20 } as const;
 const ZEROS = Buffer.alloc(4);
+/** More pieces are cheaper to copy than to send, and writev(2) takes 1,024. */
+const PIECES_MAX = 64;
 /** The largest file: exact in a double, and what the file system allows. */
 const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
 
@@ -23,7 +25,13 @@ const FILE_BYTES_MAX = Number.MAX_SAFE_INTEGER;
  */
 function piecesOf(answer: Answer<ReadReply>): Answer<readonly Uint8Array[]> {
   if (answer instanceof Promise) return answer.then((reply) => [bytesOf(reply)]);
-  return answer instanceof Uint8Array ? [answer] : [bytesOf(answer)];
+  if (answer instanceof Uint8Array) return [answer];
+  return isMemory(answer) ? answer : [bytesOf(answer)];
+}
+
+/** Whether the reply has few pieces, none of them in a file. */
+function isMemory(reply: ReadReply): reply is readonly Uint8Array[] {
+  return Array.isArray(reply) && reply.length <= PIECES_MAX && reply.every((piece) => piece instanceof Uint8Array);
 }
 
 /** The procedures on one node: attributes and bytes. */
