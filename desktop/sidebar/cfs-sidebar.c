@@ -12,6 +12,8 @@
 #define BUS_PATH "/cfs/mount/Sidebar"
 /* After the start of a mount its folder appears first, and its socket then. */
 #define SETTLE_MS 300
+/* After the signal for the new values of an account, which is sent when the main loop is idle. */
+#define REFRESH_MS 100
 /* Where a folder cannot be watched. */
 #define SEARCH_SECONDS 60
 
@@ -22,6 +24,7 @@ typedef struct {
   GHashTable *monitors; /* folder -> GFileMonitor */
   guint number;         /* of the newest entry */
   guint settling;
+  guint refreshing;
 } Sidebar;
 
 /* A mount. */
@@ -121,6 +124,18 @@ static void free_entry(gpointer data) {
   g_free(entry);
 }
 
+/*
+ * A file manager reads the path and the icon of an account when the list of accounts changes, and an account is in the list before it has
+ * them (the constructor exports it). So the list changes once more.
+ */
+static gboolean on_refresh(gpointer data) {
+  Sidebar *sidebar = data;
+  sidebar->refreshing = 0;
+  CloudProvidersAccountExporter *other = cloud_providers_account_exporter_new(sidebar->provider, "refresh");
+  cloud_providers_provider_exporter_remove_account(sidebar->provider, other);
+  return G_SOURCE_REMOVE;
+}
+
 static Entry *new_entry(Sidebar *sidebar, const char *socket, const char *directory) {
   Entry *entry = g_new0(Entry, 1);
   entry->sidebar = sidebar;
@@ -138,6 +153,7 @@ static Entry *new_entry(Sidebar *sidebar, const char *socket, const char *direct
   cloud_providers_account_exporter_set_action_group(entry->account, G_ACTION_GROUP(entry->actions));
   cloud_providers_account_exporter_set_menu_model(entry->account, G_MENU_MODEL(entry->menu));
   g_hash_table_insert(sidebar->entries, g_strdup(socket), entry);
+  if (sidebar->refreshing == 0) sidebar->refreshing = g_timeout_add(REFRESH_MS, on_refresh, sidebar);
   return entry;
 }
 

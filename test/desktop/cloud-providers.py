@@ -16,6 +16,8 @@ collector = CloudProviders.Collector.dup_singleton()
 printed = None
 models = {}  # a menu model of another process has items for as long as it is kept
 groups = {}
+providers = set()
+listed = {}  # the path that each account had when the list last changed: a sidebar reads it then
 
 
 def items(account):
@@ -34,14 +36,24 @@ def accounts():
     return [account for provider in collector.get_providers() for account in provider.get_accounts()]
 
 
+def remember(*_):
+    listed.clear()
+    listed.update({account.get_name(): account.get_path() for account in accounts()})
+
+
 def show():
     global printed
+    for provider in collector.get_providers():
+        if provider not in providers:
+            providers.add(provider)
+            provider.connect("accounts-changed", remember)
     seen = [
         {
             "name": account.get_name(),
             "path": account.get_path(),
             "status": STATUS.get(int(account.get_status()), "invalid"),
             "details": account.get_status_details(),
+            "listed": listed.get(account.get_name()),
             "menu": [label for label, _ in items(account)],
         }
         for account in accounts()

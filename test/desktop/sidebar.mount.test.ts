@@ -18,6 +18,8 @@ interface Shown {
   readonly status: 'idle' | 'syncing' | 'error' | 'invalid';
   readonly details: string;
   readonly menu: readonly string[];
+  /** The path at the last change of the list, where a file manager leads; null: the list has not changed since the start of the client. */
+  readonly listed: string | null;
 }
 
 const CLIENT = join(PROJECT, 'test/desktop/cloud-providers.py');
@@ -102,7 +104,7 @@ testUnless(MISSING)('the sidebar shows the mount with its state and its menu', {
   await entry('Up to date');
   const menu = ['Show in the Page', 'Pause Sending'];
   await expect.poll(() => shown[0]?.menu, { timeout: 30_000, interval: 20 }).toEqual(menu);
-  expect(shown).toEqual([{ name: 'mnt', path: mount.directory, status: 'idle', details: 'Up to date', menu }]);
+  expect(shown).toMatchObject([{ name: 'mnt', path: mount.directory, status: 'idle', details: 'Up to date', menu }]);
 
   client.stdin?.write('Pause Sending\n');
   await entry('Paused');
@@ -135,5 +137,6 @@ testUnless(MISSING)(
     await expect.poll(() => shown, { timeout: 30_000, interval: 20 }).toEqual([]);
     await mount.mount();
     await entry('Up to date');
+    await expect.poll(() => shown[0]?.listed, { timeout: 30_000, interval: 20 }).toBe(mount.directory);
   },
 );
