@@ -1,34 +1,74 @@
-// Bundles each of the two threads of the mounting process into one CommonJS file. To find, read and compile 250 modules one by one takes
-// a quarter of the start of a mount, and an ES import of `node:http` reads every export, which loads a WebSocket (ADR 23).
-import { readFileSync, writeFileSync } from 'node:fs';
+// Bundles each program into CommonJS files. To find, read and compile 250 modules one by one takes a quarter of the start of a mount, and an ES
+// import of `node:http` reads every export, which loads a WebSocket (ADR 23).
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
+const CHUNK = 'chunk-';
 
+const shared = {
+  platform: /** @type {const} */ ('node'),
+  tsconfig: `${root}tsconfig.json`,
+  external: /^[a-z@]/, // packages and Node's own: ours begin with a dot or a slash
+  /** @type {(level: string, log: { message: string }) => never} */
+  onLog(level, log) {
+    throw new Error(`${level}: ${log.message}`);
+  },
+};
+/** @type {import('rolldown').OutputOptions} */
+const written = {
+  format: 'cjs',
+  sourcemap: true,
+  sourcemapExcludeSources: true,
+  comments: false, // the source maps lead to src/, which has them
+};
+
+// Each of the two threads of the mounting process is one file.
 for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
-  const bundle = await rolldown({
-    input: `${root}src/${name}.ts`,
-    platform: 'node',
-    tsconfig: `${root}tsconfig.json`,
-    external: /^[a-z@]/, // packages and Node's own: ours begin with a dot or a slash
-    onLog(level, log) {
-      throw new Error(`${level}: ${log.message}`);
-    },
-  });
+  const bundle = await rolldown({ ...shared, input: `${root}src/${name}.ts` });
   const file = `${root}dist/${name}.cjs`;
-  await bundle.write({
-    file,
-    format: 'cjs',
-    codeSplitting: false,
-    sourcemap: true,
-    sourcemapExcludeSources: true,
-    comments: false, // the source maps lead to src/, which has them
-  });
-  // V8 keeps a source in two bytes for each character if one of them is not in Latin-1. They are all in strings and patterns.
+  await bundle.write({ ...written, file, codeSplitting: false });
+  writeInAscii(file);
+}
+
+// A command loads its own part of `cfs`.
+const programs = `${root}dist/cli/`;
+for (const name of readdirSync(programs)) if (name.startsWith(CHUNK)) rmSync(programs + name);
+const bundle = await rolldown({
+  ...shared,
+  input: { cfs: `${root}src/cli/cfs-main.ts`, 'cfs-mount': `${root}src/cli/cfs-mount-main.ts` },
+  plugins: [{ name: 'place of each module', transform: inItsPlace }],
+});
+await bundle.write({
+  ...written,
+  dir: programs,
+  entryFileNames: '[name].cjs',
+  chunkFileNames: `${CHUNK}[name].cjs`,
+  intro: `const placeInDist = (path) => require('node:url').pathToFileURL(require('node:path').join(__dirname, '..', path)).href;`,
+});
+
+for (const name of readdirSync(programs)) if (name.endsWith('.cjs')) writeInAscii(programs + name);
+
+/**
+ * V8 keeps a source in two bytes for each character if one of them is not in Latin-1. They are all in strings and patterns.
+ * @param {string} file
+ */
+function writeInAscii(file) {
   const escaped = readFileSync(file, 'utf8').replace(
     /[^\0-\x7f]/g,
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
   writeFileSync(file, escaped);
+}
+
+/**
+ * A module of a bundle finds files beside itself as it does in dist/ without one.
+ * @param {string} code
+ * @param {string} id
+ */
+function inItsPlace(code, id) {
+  if (!code.includes('import.meta.url')) return null;
+  const path = id.replace(`${root}src/`, '').replace(/ts$/, 'js');
+  return { code: code.replaceAll('import.meta.url', `placeInDist('${path}')`), map: null }; // lines stay what they are
 }

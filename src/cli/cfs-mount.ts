@@ -1,14 +1,5 @@
 #!/usr/bin/env node
-import { exitCode } from '../mount/exit-codes.ts';
-import { cfsMountProgram } from './cfs-mount-program.ts';
-import { runProgram, terminalOutput } from './command-line.ts';
+import { createRequire } from 'node:module';
 
-/** `cfs-mount DIR`: mounts the cloud folder of a signed-in account at a directory. */
-
-let code = exitCode('ok');
-const { print, warn } = terminalOutput();
-const program = cfsMountProgram({ env: process.env, print, warn }, (ended) => {
-  code = ended;
-});
-
-await runProgram(program, process.argv, () => code);
+/** `cfs-mount` as an ES module: `cfs-mount-main.ts` in one CommonJS file, which starts faster (ADR 23). */
+createRequire(import.meta.url)('./cfs-mount.cjs');

@@ -1,31 +1,5 @@
 #!/usr/bin/env node
-import { systemClock } from '../base/clock.ts';
-import { pathsOf } from '../config/paths.ts';
-import { exitCode } from '../mount/exit-codes.ts';
-import { withPath } from '../mount/failure.ts';
-import { cfsProgram } from './cfs-program.ts';
-import { runProgram, terminalOutput } from './command-line.ts';
+import { createRequire } from 'node:module';
 
-/** `cfs`: all commands except mounting. Its commands: `command-table.ts`. */
-
-let code = exitCode('ok');
-const output = terminalOutput();
-const context = {
-  ...output,
-  // Resolved on first use: a failure is reported like any other, and --help does not need it.
-  get paths() {
-    return pathsOf(process.env);
-  },
-  clock: systemClock,
-  env: process.env,
-};
-const program = cfsProgram(context, (ended) => {
-  code = ended;
-});
-
-await runProgram(program, process.argv, () => {
-  const unwritten = output.whyUnwritten();
-  // The command succeeded, but its output is incomplete.
-  if (unwritten !== null && code === exitCode('ok')) throw withPath(unwritten, 'standard output');
-  return code;
-});
+/** `cfs` as an ES module: `cfs-main.ts` in one CommonJS file, which starts faster (ADR 23). */
+createRequire(import.meta.url)('./cfs.cjs');

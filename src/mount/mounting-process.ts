@@ -1,5 +1,4 @@
 import { basename, dirname, join } from 'node:path';
-import { setFlagsFromString } from 'node:v8';
 import { systemClock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
@@ -34,6 +33,7 @@ import { afterHandover } from './handover.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import type { MainService, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
 import { shownTransfer } from './mount-watch.ts';
+import { optimiseLate } from './optimise-late.ts';
 import { outageReason } from './outage-reason.ts';
 import { QuotaWatch } from './quota-watch.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
@@ -50,9 +50,7 @@ import { WorkerWatch } from './worker-watch.ts';
  */
 
 export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
-  setFlagsFromString(`--wasm-tiering-budget=${WASM_OPTIMISED_AFTER}`);
-  // V8 of Node 22 and later has no such flag, and prints a complaint about it.
-  if (process.versions.node.startsWith('20.')) setFlagsFromString(`--interrupt-budget=${OPTIMISED_AFTER}`);
+  optimiseLate();
   const request = readMountRequest(env);
   // The reader of the events may end (EPIPE), and the disk of the output may be full. The mount continues.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
@@ -487,15 +485,5 @@ class MountingProcess {
 
 /** Longest delay of the first message of a mount, so that it can say whether the service is reachable: longer than three refused retries. */
 const FIRST_ANSWER_MS_MAX = 3_000;
-/**
- * Bytes of bytecode after which V8 optimises a function, in both threads: four times the default. With the default, TurboFan compiles a
- * hundred functions in the first seconds of a mount, most of them without benefit, on threads that a small machine lacks (ADR 28).
- */
-const OPTIMISED_AFTER = 270_000;
-/**
- * Approximate bytes of WebAssembly that are executed before V8 optimises a function. undici parses HTTP with one large function. With
- * the default of Node 20 (1.8 million) a few responses let V8 optimise it: 80 ms of a processor at each start (ADR 28).
- */
-const WASM_OPTIMISED_AFTER = 100_000_000;
 
 void mountMain(process.env).then(endProcess);

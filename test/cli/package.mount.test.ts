@@ -21,6 +21,7 @@ const ALLOWED = [
   /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z0-9-]+\/)?[a-z0-9-]+\.js(\.map)?$/,
   /^dist\/mount\/(mounting-process|mount-worker)\.cjs(\.map)?$/,
+  /^dist\/cli\/(cfs|cfs-mount|chunk-[a-z0-9-]+)\.cjs(\.map)?$/,
   /^dist\/web\/page\/(index\.html|page\.css|vendor\.css|icon\.svg|licences\.txt)$/,
   /^dist\/types\/[a-z]+\/[a-z-]+\.d\.ts$/,
   /^docs\/([a-z-]+\.md|adr\/\d{4}-[a-z0-9-]+\.md)$/,
@@ -34,6 +35,10 @@ const SOURCES =
 const ENTRY_POINTS = ['mount', 'client', 'server'];
 const PACKED_BYTES_MAX = 2 * 1024 ** 2;
 const INSTALLED_KIB_MAX = 40 * 1024;
+
+/** What code loads, relative to its file, or to the module of a bundle that it was before (scripts/bundle.mjs). */
+const LOADS =
+  /(?:\bfrom|\bimport|\bimport\(|\brequire\(|new URL\()\s*["'](\.[^"']+\.c?js)["'](?:, placeInDist\("([^"]+)"\))?/g;
 
 let home: CommandHome;
 let pack: Pack;
@@ -62,6 +67,8 @@ test('the package holds what is needed, and nothing else', () => {
   for (const needed of [
     'dist/cli/cfs-mount.js',
     'dist/cli/cfs.js',
+    'dist/cli/cfs-mount.cjs',
+    'dist/cli/cfs.cjs',
     'dist/mount/mounting-process.cjs',
     'dist/mount/mount-worker.cjs',
     'dist/web/page/page.js',
@@ -81,14 +88,15 @@ test('the package holds what is needed, and nothing else', () => {
 
 test('every module of the package finds the modules that it loads', () => {
   const packed = new Set(pack.files.map(({ path }) => path));
-  const todo = ['dist/cli/cfs.js', 'dist/cli/cfs-mount.js', ...ENTRY_POINTS.map((name) => `dist/api/${name}.js`)];
+  const programs = ['dist/cli/cfs.js', 'dist/cli/cfs-mount.js', 'dist/cli/cfs.cjs', 'dist/cli/cfs-mount.cjs'];
+  const todo = [...programs, ...ENTRY_POINTS.map((name) => `dist/api/${name}.js`)];
   const loaded = new Set<string>();
   for (let path = todo.pop(); path !== undefined; path = todo.pop()) {
-    if (loaded.has(path) || !path.endsWith('.js')) continue;
+    if (loaded.has(path) || !/\.c?js$/.test(path)) continue;
     loaded.add(path);
     const code = readFileSync(join(PROJECT, path), 'utf8');
-    for (const [, name] of code.matchAll(/(?:\bfrom|\bimport|\bimport\(|new URL\()\s*["'](\.[^"']+\.js)["']/g))
-      todo.push(join(dirname(path), name as string));
+    for (const [, name, place] of code.matchAll(LOADS))
+      todo.push(join(place === undefined ? dirname(path) : join('dist', dirname(place)), name as string));
   }
 
   expect(loaded.size).toBeGreaterThan(200);

@@ -40,7 +40,7 @@ test('the Node beside a link to the program runs it, before one on PATH', () => 
 
   const [, found, program = '', rest] = /^(.*?) \[(.*?)\] (.*)\n$/.exec(stdout) ?? [];
   expect([found, rest]).toEqual(['beside', '[a b] [--flag]']);
-  expect(resolve(program)).toBe(at('lib/cfs-mount/dist/cli/cfs-mount.js'));
+  expect(resolve(program)).toBe(at('lib/cfs-mount/dist/cli/cfs-mount.cjs'));
 });
 
 test('the Node beside the program runs it, before one beside a link', () => {
