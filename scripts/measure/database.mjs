@@ -35,7 +35,11 @@ export async function startDatabase(programs) {
   while (!existsSync(join(directory, '.s.PGSQL.5432'))) await sleep(50);
   const connection = ['-h', directory, '-U', 'cfs', '-At', 'postgres', '-c'];
   const ask = (/** @type {string} */ text) =>
-    execFileSync(join(programs, 'psql'), [...connection, text], { cwd: directory, encoding: 'utf8' }).trim();
+    execFileSync(join(programs, 'psql'), [...connection, text], {
+      cwd: directory,
+      encoding: 'utf8',
+      stdio: 'pipe',
+    }).trim();
   for (let tries = 0; ; tries++) {
     try {
       ask('SELECT 1');
