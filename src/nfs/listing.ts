@@ -16,6 +16,8 @@ const FRAME_BYTES = 4 + 4 + ATTRIBUTE_BYTES + VERIFIER_BYTES + 4 + 4;
 const ENTRY_BYTES = 4 + 8 + 4 + 8;
 /** Attributes and a handle, each with its flag. */
 const PLUS_BYTES = 4 + ATTRIBUTE_BYTES + 4 + 4 + 64;
+/** Memory for a first reply: one of this length is seldom copied to a larger place. */
+const ENTRIES_BYTES = 64 * 1024;
 
 interface OpenListing {
   readonly ino: Inode;
@@ -40,18 +42,20 @@ export class Listing {
     this.#clock = clock;
   }
 
-  async readdir(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+  /** @returns the entries, which follow in the reply */
+  async readdir(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<readonly Uint8Array[]> {
     const ino = this.#parts.nodes.readHandle(args);
     const { cookie, verifier } = readPosition(args);
     const bytesMax = Math.min(args.u32(), TRANSFER_BYTES_MAX);
-    await this.#list(ino, cookie, verifier, { namesMax: bytesMax, bytesMax, isPlus: false }, caller, out);
+    return this.#list(ino, cookie, verifier, { namesMax: bytesMax, bytesMax, isPlus: false }, caller, out);
   }
 
-  async readdirplus(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<void> {
+  /** @returns as `readdir` */
+  async readdirplus(args: XdrReader, caller: RpcCaller, out: XdrWriter): Promise<readonly Uint8Array[]> {
     const ino = this.#parts.nodes.readHandle(args);
     const { cookie, verifier } = readPosition(args);
     const [namesMax, bytesMax] = [args.u32(), Math.min(args.u32(), TRANSFER_BYTES_MAX)];
-    await this.#list(ino, cookie, verifier, { namesMax, bytesMax, isPlus: true }, caller, out);
+    return this.#list(ino, cookie, verifier, { namesMax, bytesMax, isPlus: true }, caller, out);
   }
 
   async close(): Promise<void> {
@@ -65,12 +69,12 @@ export class Listing {
     limits: { readonly namesMax: number; readonly bytesMax: number; readonly isPlus: boolean },
     caller: RpcCaller,
     out: XdrWriter,
-  ): Promise<void> {
+  ): Promise<readonly Uint8Array[]> {
     const { nodes, calls, ops } = this.#parts;
     if (nodes.isRemovedFolder(ino)) {
       writeMaybeAttributes(out, await nodes.attributesIfKnown(ino, caller));
       out.u64(0).bool(false).bool(true);
-      return;
+      return [];
     }
     expectGranted(await nodes.folder(ino, caller), caller, MAY_READ);
     const number = await this.#opened(ino, cookie === 0 ? 0 : verifier, caller);
@@ -84,8 +88,8 @@ export class Listing {
     }
     if (entries.isFull && entries.count === 0) throw new NfsError(STATUS.toosmall);
     writeMaybeAttributes(out, await nodes.attributesIfKnown(ino, caller));
-    out.u64(number).fixed(entries.done());
-    out.bool(false).bool(!entries.isFull);
+    out.u64(number);
+    return [entries.done()];
   }
 
   /** The number of the listing that the verifier names, or of a new one: after an idle time, or a restart. */
@@ -139,7 +143,7 @@ class EntryWriter implements DirectorySink {
   isFull = false;
   count = 0;
   readonly #nodes: NfsParts['nodes'];
-  readonly #out = new XdrWriter(4096);
+  readonly #out: XdrWriter;
   readonly #limits: { readonly namesMax: number; readonly bytesMax: number; readonly isPlus: boolean };
   #nameBytes = 0;
 
@@ -149,6 +153,7 @@ class EntryWriter implements DirectorySink {
   ) {
     this.#nodes = nodes;
     this.#limits = limits;
+    this.#out = new XdrWriter(Math.min(limits.bytesMax, ENTRIES_BYTES));
     this.wantsEntries = limits.isPlus;
   }
 
@@ -169,8 +174,9 @@ class EntryWriter implements DirectorySink {
     return true;
   }
 
+  /** All entries, and whether they are the last ones. */
   done(): Buffer {
-    return this.#out.done();
+    return this.#out.bool(false).bool(!this.isFull).done();
   }
 
   #addPlus(ino: Inode, entry: Entry | null): void {

@@ -59,10 +59,13 @@ export class XdrReader {
 /** Encodes XDR (RFC 4506) into a buffer that grows. */
 export class XdrWriter {
   #bytes: Buffer;
+  /** The same memory: V8 compiles its methods to single instructions. */
+  #view: DataView;
   #length = 0;
 
   constructor(capacity = 256) {
     this.#bytes = Buffer.allocUnsafe(capacity);
+    this.#view = viewOf(this.#bytes);
   }
 
   get length(): number {
@@ -71,12 +74,17 @@ export class XdrWriter {
 
   u32(value: number): this {
     this.#grow(4);
-    this.#length = this.#bytes.writeUInt32BE(value >>> 0, this.#length);
+    this.#view.setUint32(this.#length, value);
+    this.#length += 4;
     return this;
   }
 
   u64(value: number): this {
-    return this.u32(Math.floor(value / 2 ** 32)).u32(value % 2 ** 32);
+    this.#grow(8);
+    this.#view.setUint32(this.#length, Math.floor(value / 2 ** 32));
+    this.#view.setUint32(this.#length + 4, value % 2 ** 32);
+    this.#length += 8;
+    return this;
   }
 
   bool(value: boolean): this {
@@ -89,7 +97,7 @@ export class XdrWriter {
     this.#bytes.set(data, this.#length);
     const end = this.#length + byteLength;
     this.#length = end + padding(byteLength);
-    this.#bytes.fill(0, end, this.#length);
+    for (let at = end; at < this.#length; at++) this.#bytes[at] = 0;
     return this;
   }
 
@@ -103,7 +111,7 @@ export class XdrWriter {
 
   /** Replaces a word that was written before. */
   patch(at: number, value: number): void {
-    this.#bytes.writeUInt32BE(value >>> 0, at);
+    this.#view.setUint32(at, value);
   }
 
   /** What was written so far. Nothing may be written afterwards. */
@@ -117,7 +125,12 @@ export class XdrWriter {
     const larger = Buffer.allocUnsafe(Math.max(needed, this.#bytes.byteLength * 2));
     this.#bytes.copy(larger, 0, 0, this.#length);
     this.#bytes = larger;
+    this.#view = viewOf(larger);
   }
+}
+
+function viewOf({ buffer, byteOffset, byteLength }: Buffer): DataView {
+  return new DataView(buffer, byteOffset, byteLength);
 }
 
 /** The zero bytes that follow opaque data: all items have a multiple of four bytes. */
