@@ -16,6 +16,7 @@ export const LEFT_TO_CI = [
   'test/nfs/kernel-client.mount.test.ts',
   'test/nfs/kernel-suites.mount.test.ts',
   'test/programs/big-copy.mount.test.ts',
+  'test/programs/nautilus.mount.test.ts',
   'test/programs/plain-ground.mount.test.ts',
 ];
 
@@ -29,6 +30,7 @@ export const LONG = [
   'test/sync/upload-interruptions.mount.test.ts',
   'test/cli/commands.mount.test.ts',
   'test/programs/hanging-server.mount.test.ts',
+  'test/programs/nautilus.mount.test.ts',
   'test/crash/kill-points.mount.test.ts',
   'test/crash/kill-after-close.mount.test.ts',
   'test/faults/small-disk.mount.test.ts',

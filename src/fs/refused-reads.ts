@@ -1,5 +1,6 @@
 import type { Clock } from '../base/clock.ts';
 import { FsError } from '../base/errors.ts';
+import type { ServiceHealth } from '../base/service-health.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { StoreReader } from '../store/tables.ts';
 import { pathOf } from '../sync/sync-event.ts';
@@ -8,6 +9,8 @@ import type { ThumbnailCache } from './thumbnails-ahead.ts';
 const FILES_MAX = 1_000;
 /** A thumbnailer whose read failed takes a moment to note the failure. */
 const LATE_MS = 5_000;
+/** Interval at which the answers of the service are looked at while files are refused. */
+const LOOK_MS = 5_000;
 
 /**
  * Files whose bytes were refused to a program because the service did not answer. A desktop takes such a picture for a broken one, and never
@@ -17,9 +20,19 @@ export class RefusedReads {
   readonly #store: StoreReader;
   readonly #cache: Pick<ThumbnailCache, 'retry'>;
   readonly #clock: Clock;
+  readonly #health: Pick<ServiceHealth, 'answers'>;
   readonly #refused = new Set<Inode>();
+  /** Answers of the service at the last refusal. */
+  #answers = 0;
+  #isWaiting = false;
 
-  constructor(deps: { store: StoreReader; cache: Pick<ThumbnailCache, 'retry'>; clock: Clock }) {
+  constructor(deps: {
+    store: StoreReader;
+    cache: Pick<ThumbnailCache, 'retry'>;
+    clock: Clock;
+    health: Pick<ServiceHealth, 'answers'>;
+  }) {
+    this.#health = deps.health;
     this.#store = deps.store;
     this.#cache = deps.cache;
     this.#clock = deps.clock;
@@ -51,5 +64,18 @@ export class RefusedReads {
       this.#refused.delete(oldest);
     }
     this.#refused.add(ino);
+    this.#answers = this.#health.answers;
+    this.#waitForAnswer();
+  }
+
+  /** A read may time out before the service counts as unreachable: then no event reports its return. */
+  #waitForAnswer(): void {
+    if (this.#isWaiting || this.#refused.size === 0) return;
+    this.#isWaiting = true;
+    this.#clock.after(LOOK_MS, () => {
+      this.#isWaiting = false;
+      if (this.#health.answers !== this.#answers) this.answered();
+      else this.#waitForAnswer();
+    });
   }
 }

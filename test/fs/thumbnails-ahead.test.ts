@@ -195,7 +195,7 @@ test('a failure ahead ends the fetching, and a read of that picture asks itself'
 test('the failure marks of exactly the files that were refused bytes are removed when the service answers', async () => {
   fill(3);
   const { store, clock } = fixture;
-  const refused = new RefusedReads({ store, clock, cache });
+  const refused = new RefusedReads({ store, clock, cache, health: { answers: 0 } });
   const inoOf = (name: string): Inode => fixture.tree.child(ROOT_INODE, name)?.ino ?? ROOT_INODE;
   const failed = (name: string, errno: 'ETIMEDOUT' | 'ENODATA'): Promise<unknown> =>
     refused.watched(inoOf(name), Promise.reject(new FsError(errno))).catch(() => {});
@@ -208,5 +208,23 @@ test('the failure marks of exactly the files that were refused bytes are removed
   expect(cache.retried).toEqual(['p000']);
   // A thumbnailer notes its failure a moment later.
   clock.advance(QUIET_MS);
+  expect(cache.retried).toEqual(['p000', 'p000']);
+});
+
+/** [S-desktop-5] */
+test('failure marks are removed after any answer of a service that never counted as unreachable', async () => {
+  fill(1);
+  const { store, clock } = fixture;
+  const health = { answers: 7 };
+  const refused = new RefusedReads({ store, clock, cache, health });
+  const ino = fixture.tree.child(ROOT_INODE, 'p000')?.ino ?? ROOT_INODE;
+  await refused.watched(ino, Promise.reject(new FsError('ETIMEDOUT'))).catch(() => {});
+
+  clock.advance(60_000);
+  expect(cache.retried).toEqual([]);
+  health.answers++;
+  clock.advance(5_000);
+  expect(cache.retried).toEqual(['p000']);
+  clock.advance(60_000);
   expect(cache.retried).toEqual(['p000', 'p000']);
 });

@@ -1,6 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -35,8 +35,13 @@ export class DesktopScreen {
     for (const folder of ['config', 'cache', 'data', 'run']) mkdirSync(join(home, folder), { mode: 0o700 });
     mkdirSync(join(home, 'config/gtk-4.0'));
     writeFileSync(join(home, 'config/gtk-4.0/settings.ini'), '[Settings]\ngtk-enable-animations=0\n');
+    // The indexer of GNOME outlives its session for some time.
+    const services = join(home, 'data/dbus-1/services');
+    mkdirSync(services, { recursive: true });
+    for (const name of ['org.freedesktop.Tracker3.Miner.Files', 'org.freedesktop.LocalSearch3'])
+      writeFileSync(join(services, `${name}.service`), `[D-BUS Service]\nName=${name}\nExec=/bin/false\n`);
     // -noreset: without it the server begins anew whenever its last client leaves, and refuses a client that connects just then.
-    const screen = ['-displayfd', '1', '-screen', '0', '1280x800x24', '-noreset', '-nolisten', 'tcp'];
+    const screen = ['-displayfd', '1', '-screen', '0', '1280x800x24', '-noreset', '-nolisten', 'tcp', '-fbdir', home];
     const display = spawn('Xvfb', screen, { stdio: ['ignore', 'pipe', 'ignore'] });
     const env = {
       HOME: home,
@@ -91,9 +96,23 @@ export class DesktopScreen {
     await this.#run(['sh', '-c', script.join('\n'), 'sh', window, ...keys]);
   }
 
-  /** A picture of the screen, for a person (ImageMagick). */
-  async shot(file: string): Promise<void> {
-    await this.#run(['import', '-window', 'root', file]);
+  /** Closes all windows: the file manager ends with the last one. */
+  async closeAll(): Promise<void> {
+    for (const window of await this.windows()) await this.press(window, 'ctrl+w');
+    await expect.poll(() => this.windows(), POLL).toEqual([]);
+  }
+
+  /** How many dots of the screen have nearly this colour. */
+  dots(red: number, green: number, blue: number): number {
+    // xwd(1): big-endian words; the header's size is the first, the number of its colours the 20th. Four bytes for each dot.
+    const picture = readFileSync(join(this.home, 'Xvfb_screen0'));
+    const from = picture.readUInt32BE(0) + picture.readUInt32BE(19 * 4) * 12;
+    let count = 0;
+    for (let at = from; at + 3 < picture.byteLength; at += 4) {
+      const isNear = (offset: number, value: number): boolean => Math.abs((picture[at + offset] ?? 0) - value) < 24;
+      if (isNear(0, blue) && isNear(1, green) && isNear(2, red)) count++;
+    }
+    return count;
   }
 
   async dispose(): Promise<void> {
