@@ -38,7 +38,10 @@
 
 #define DEATHS_MAX 5
 #define DEATHS_MS 60000
-#define READY_FD 3 /* where the first mounting process answers the launcher (src/mount/launch.ts) */
+/*
+ * Descriptor 3 is where a mounting process answers the launcher (src/mount/launch.ts). Each of them inherits it: the first one may die before
+ * its answer. It closes with the keeper.
+ */
 #define STORED_DEVICE 4 /* from the descriptor store, if CFS_KEEPER_STORED is set (src/mount/launch.ts) */
 #define STORED_MEMORY 5
 #define OWNER_SECONDS_MAX 10 /* for the death of the process that served under the keeper before this one */
@@ -58,7 +61,7 @@ static char **former; /* the command before an upgrade whose process is not read
 static struct handover_page *page;
 static int memory, device = -1, ownerless;
 static unsigned generation, upgrades;
-static bool let_go, is_started, is_stored;
+static bool let_go, is_stored;
 static const char *manager = ""; /* where the service manager receives messages: sd_notify(3) */
 static uint64_t serves, ends; /* how many mounting processes have held the mutex, and how many of them have released it */
 static char **own_command;
@@ -164,7 +167,6 @@ static struct process start(char **command, const char *place) {
   if (process.pid < 0) fail("fork");
   if (process.pid == 0) {
     setenv("CFS_KEEPER", place, 1);
-    if (is_started) unsetenv("CFS_MOUNT_READY_FD");
     if (dup2(theirs, KEEPER_SOCKET) < 0 || dup2(theirs, KEEPER_LINE) < 0 || dup2(memory, KEEPER_MEMORY) < 0) _exit(126);
     if (device >= 0 && dup2(device, KEEPER_DEVICE) < 0) _exit(126);
     sigprocmask(SIG_SETMASK, &mask_before, NULL);
@@ -173,8 +175,6 @@ static struct process start(char **command, const char *place) {
     _exit(127);
   }
   close(theirs);
-  close(READY_FD);
-  is_started = true;
   return process;
 }
 

@@ -362,6 +362,32 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(` ${mount.directory} `);
   });
 
+  test('a mount whose process dies before it has answered its launcher is started all the same', async () => {
+    onTestFailed(() => mount.printLogs());
+    if ((await mount.status()) !== null) await mount.unmount();
+    await mount.server.pause(); // the answer waits some seconds for the service
+    try {
+      const starting = mount.mount();
+      const pid = await vi.waitUntil(async () => (await mount.status().catch(() => null))?.pid ?? null, {
+        timeout: 30_000,
+        interval: 20,
+      });
+      await vi.waitUntil(() => readFileSync('/proc/mounts', 'utf8').includes(` ${mount.directory} `), {
+        timeout: 30_000,
+      });
+      await vi.waitUntil(async () => (await mount.status().catch(() => null))?.continuity !== undefined, {
+        timeout: 30_000,
+        interval: 20,
+      });
+      process.kill(pid, 'SIGKILL');
+      await starting;
+      expect(mount.pid).not.toBe(pid);
+    } finally {
+      mount.server.resume();
+    }
+    expect((await mount.unmount(['--now'])).code).toBe(0);
+  });
+
   test('after six deaths in a minute the mount ends, as without a keeper', async () => {
     onTestFailed(() => mount.printLogs());
     const mortal = await MountFixture.start({ server: mount.server, flags: ['--continuity'] });

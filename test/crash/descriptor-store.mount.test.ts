@@ -1,5 +1,5 @@
 import { type ChildProcessWithoutNullStreams, execFileSync, spawn } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -15,11 +15,15 @@ import { missingResend } from './missing-resend.ts';
 
 const CFS_MOUNT = new URL('../../dist/cli/cfs-mount.js', import.meta.url).pathname;
 const SOURCE = fileURLToPath(new URL('../harness/descriptor-store.c', import.meta.url));
+/** Far below what a mount takes: pages that it has before it enters the group do not count. */
+const LIMIT_BYTES = 8 * 1024 ** 2;
 const START_MS_MAX = 60_000;
 
 const missing =
   missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('descriptor store', missing), () => {
+  const group = missing === null ? limitedGroup(LIMIT_BYTES) : null;
+  const limited = testUnless(group === null ? 'a control group with a limit of memory' : null);
   let mount: MountFixture;
   const scratch = mkdtempSync(join(tmpdir(), 'cfs-store-'));
   const store = join(scratch, 'descriptor-store');
@@ -38,6 +42,7 @@ describe.skipIf(missing !== null)(titled('descriptor store', missing), () => {
   afterAll(async () => {
     await mount?.dispose();
     rmSync(scratch, { recursive: true, force: true });
+    if (group !== null) await vi.waitUntil(() => isRemoved(group), { timeout: 30_000, interval: 50 });
   });
 
   /** The mount as a service of a manager that keeps descriptors. */
@@ -108,6 +113,21 @@ describe.skipIf(missing !== null)(titled('descriptor store', missing), () => {
     expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(` ${mount.directory} `);
   });
 
+  limited('a mount process that exceeds a limit of memory is restarted, and programs only wait', async () => {
+    onTestFailed(async () => console.error(said, await mount.logs()));
+    await startService();
+    const pid = await pidNow();
+    const killsBefore = killsIn(group as string);
+    writeFileSync(join(group as string, 'cgroup.procs'), String(pid));
+
+    // Its heap and the pages of its files grow until the limit.
+    await mount.run('for i in $(seq 1 120); do seq $i 20000 > grown-$i || exit 1; done', { timeoutMs: 120_000 });
+
+    expect(await pidNow()).not.toBe(pid);
+    expect(killsIn(group as string)).toBeGreaterThan(killsBefore);
+    expect((await mount.run('cat grown-* | wc -l')).stdout).toBe(`${(120 * (20_000 + 19_881)) / 2}\n`);
+  });
+
   const asRoot = testUnless(process.getuid?.() === 0 ? null : 'root');
   asRoot('a connection in the store that was aborted is not continued: the service mounts again', async () => {
     onTestFailed(async () => console.error(said, await mount.logs()));
@@ -129,8 +149,50 @@ describe.skipIf(missing !== null)(titled('descriptor store', missing), () => {
   });
 });
 
+/** A control group with a limit of memory. Null if this user, or this machine, has none. */
+function limitedGroup(bytes: number): string | null {
+  for (const [controller, settings] of [
+    ['/sys/fs/cgroup/memory', { 'memory.limit_in_bytes': bytes, 'memory.swappiness': 0 }],
+    ['/sys/fs/cgroup', { 'memory.max': bytes, 'memory.swap.max': 0 }],
+  ] as const) {
+    const group = join(controller, `cfs-test-${process.pid}`);
+    try {
+      mkdirSync(group);
+    } catch {
+      continue;
+    }
+    try {
+      for (const [name, value] of Object.entries(settings))
+        writeFileSync(join(group, name), String(value), { flag: 'r+' });
+      return group;
+    } catch {
+      rmdirSync(group);
+    }
+  }
+  return null;
+}
+
 function signal(pids: readonly number[], name: NodeJS.Signals): void {
   for (const pid of pids) process.kill(pid, name);
+}
+
+/** How many processes the kernel has killed in the group. */
+function killsIn(group: string): number {
+  for (const name of ['memory.oom_control', 'memory.events']) {
+    const path = join(group, name);
+    if (existsSync(path)) return Number(/^oom_kill (\d+)/m.exec(readFileSync(path, 'utf8'))?.[1]);
+  }
+  return Number.NaN;
+}
+
+/** A group is removed when its last process has been reaped. */
+function isRemoved(group: string): boolean {
+  try {
+    rmdirSync(group);
+    return true;
+  } catch {
+    return false;
+  }
 }
 
 function parentOf(pid: number): number {
