@@ -50,8 +50,9 @@ function sayHowToGetEmblems(print: (text: string) => void): void {
   const isInstalled = ['.', ...entriesOf(libraries)].some((folder) =>
     existsSync(join(libraries, folder, 'nautilus/extensions-4/libcfs-nautilus.so')),
   );
-  if (isInstalled) return;
   const source = fileURLToPath(new URL('../../../desktop', import.meta.url));
+  // The Debian package has no sources.
+  if (isInstalled || !existsSync(source)) return;
   print(
     `emblems and a menu in Nautilus, and the sidebar, are for all users of this machine: sudo make -C ${visible(source)} install\n`,
   );
