@@ -60,6 +60,24 @@ test.each<readonly [how: string, save: () => Promise<number>, status: number]>([
   early.cut();
 });
 
+test('few bytes that were begun earlier and end later do not bury what was saved meanwhile', async () => {
+  await open();
+  const early = await HeldRequest.begin(server, user.client, `${file}/data`, {
+    bodyBytes: 600,
+    front: 'x'.repeat(400),
+  });
+  // The server has begun the first save before it answers a request that comes later.
+  await user.client.get('/user');
+
+  expect(await put('new')).toBe(204);
+  await early.send('x'.repeat(200));
+
+  expect(await early.status()).toBe(204);
+  expect(await data()).toBe('new');
+  expect(await sizes()).toEqual([3, 600]);
+  early.cut();
+});
+
 test('the second of two saves on one connection is the file', async () => {
   await open();
   const first = await beginOld();

@@ -30,6 +30,9 @@ export class DatabaseProxy {
   /** Statements that the database has answered. */
   statements = 0;
 
+  /** Those that contain `counted`. */
+  counted = { text: '', statements: 0 };
+
   /** While true, nothing passes, and no connection ends: a database that is gone without a word. */
   isSilent = false;
 
@@ -65,6 +68,7 @@ export class DatabaseProxy {
     }
     client.on('data', (chunk) => {
       if (this.isSilent) return;
+      if (chunk.includes(this.counted.text)) this.counted.statements += 1;
       if (this.#armed !== null && chunk.includes(this.#armed.text)) {
         isLosing = true;
         const { loses } = this.#armed;
