@@ -1,8 +1,14 @@
-// Random operations on both back ends of `cfs serve`, each the oracle of the other. And copies between them that are killed.
+// Random operations on both back ends of `cfs serve`, each the oracle of the other. Copies between them that are killed. And
+// the conformance suite of a mount in front of three servers.
 export const project = ['unit', 'mount'];
-export const files = ['test/server/twins/twins.test.ts', 'test/server/serve-copy.mount.test.ts'];
+export const files = [
+  'test/server/twins/twins.test.ts',
+  'test/server/serve-copy.mount.test.ts',
+  'test/conformance/several-servers.mount.test.ts',
+];
 export const environment = (operations = '10000') => ({
   CFS_BACK_END_OPERATIONS: operations,
   CFS_COPY_KILLS: '30',
+  CFS_SEVERAL_SERVERS: '1',
   CFS_CASES_SEED: process.env.CFS_CASES_SEED ?? 'random',
 });

@@ -42,7 +42,7 @@ export async function fillInstallation(server: ReferenceServer, longBytes: numbe
   const often = await client.createFilled(shared, 'often', '1', 'text/plain');
   for (let times = 2; times <= 12; times += 1)
     await client.send('PUT', `${often}/data`, { body: times % 3 === 0 ? pattern(20_000 + times) : `${times}` });
-  for (let at = 0; at < 110; at += 1) await client.createFilled(folder, `file ${at}`, random.bytes(random.below(400)));
+  for (let at = 0; at < 80; at += 1) await client.createFilled(folder, `file ${at}`, random.bytes(random.below(400)));
   await bob.client.createFilled(shared, 'of a receiver', 'bob');
   const picture = await client.createFilled(folder, 'picture', 'no picture', 'image/jpeg');
   await client.send('PUT', picture, { body: '<file><publicLink enabled="true"/></file>' });
