@@ -43,7 +43,8 @@ describe.skipIf(missing !== null)(titled('cfs serve copy', missing), () => {
     rmSync(directory, { recursive: true });
   });
 
-  const env = { PATH: process.env.PATH, HOME: directory };
+  // A killed copy leaves its temporary directory.
+  const env = { PATH: process.env.PATH, HOME: directory, TMPDIR: directory };
   const copy = (args: readonly string[]): Promise<Outcome> => serve(['copy', ...args]);
   const serve = (args: readonly string[]): Promise<Outcome> =>
     new Promise((resolve) => {
