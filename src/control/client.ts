@@ -1,4 +1,5 @@
 import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { errorOfRecord } from '../base/errors.ts';
 import { socketAddress } from '../base/socket-address.ts';
 import { JsonLines } from './json-lines.ts';
@@ -29,14 +30,27 @@ export class NoRoomError extends Error {
  * @throws NoMountError if no mount answers · NoRoomError if the mount rejects the connection
  */
 export async function askStatus(socketPath: string, signal: AbortSignal): Promise<ControlMethods['status']['result']> {
+  const ask = () => callControl(socketPath, 'status', {}, { signal });
   try {
-    return await callControl(socketPath, 'status', {}, { signal });
+    return await ask();
   } catch (error) {
-    if (!(error instanceof NoMountError) || error.code !== 'EPIPE') throw error;
-    // A mount that ended meanwhile refuses this connection.
-    (await connectTo(socketPath)).destroy();
+    if (!isEnded(error)) throw error;
+  }
+  // A mount that ended meanwhile refuses the next connection, unless its successor answers there. One without room ends it as well.
+  // The end of a process takes a moment, in which its socket still accepts.
+  await sleep(ENDING_MS, undefined, { signal });
+  try {
+    return await ask();
+  } catch (error) {
+    if (!isEnded(error)) throw error;
     throw new NoRoomError(`the mount at ${socketPath} takes no more connections`, { cause: error });
   }
+}
+
+const ENDING_MS = 50;
+
+function isEnded(error: unknown): boolean {
+  return error instanceof NoMountError && error.code === 'EPIPE';
 }
 
 /**

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { OPTIONS, type OptionKey } from '../config/options.ts';
-import { askStatus, callControl, NoMountError } from '../control/client.ts';
+import { askStatus, callControl, NoMountError, NoRoomError } from '../control/client.ts';
 import type { Status } from '../control/status-model.ts';
 import { exitCode } from './exit-codes.ts';
 import { commandOf, haveSameLayouts, LAYOUTS, type MountRequest } from './mount-request.ts';
@@ -66,7 +66,7 @@ export async function upgradeMount(
   await callControl(socketPath, 'upgrade', offer, { signal });
   for (;;) {
     const status = await askStatus(socketPath, signal).catch((error: unknown) => {
-      if (error instanceof NoMountError) return null; // between the two processes
+      if (error instanceof NoMountError || error instanceof NoRoomError) return null; // between the two processes
       throw error;
     });
     // The control socket answers before the kernel's requests are answered.

@@ -101,7 +101,9 @@ describe.skipIf(missing !== null)(titled('upgrade of a running mount', missing),
     async (layout) => {
       onTestFailed(() => mount.printLogs());
       const other = copyOf(`9.1.${layout}`);
-      replaceIn(join(other, 'dist/store/schema-version.js'), `= ${SCHEMA_VERSION}`, `= ${layout}`);
+      // The command is bundled, its constants are inlined.
+      const named = join(other, 'dist/cli/chunk-mount-request.cjs');
+      replaceIn(named, `store: ${SCHEMA_VERSION},`, `store: ${layout},`);
       const { pid, version } = (await mount.followed()) as { pid: number; version: string };
 
       const { code, stderr } = await mountWith(other);
