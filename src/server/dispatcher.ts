@@ -32,7 +32,7 @@ export class Dispatcher {
   readonly #handlers: HandlerTable;
   #underWay = 0;
   /** Called when no request is in progress. */
-  #onIdle: (() => void)[] = [];
+  readonly #onIdle: (() => void)[] = [];
   /** Last listing responses, by token and target; only while a fault rule asks for stale ones. */
   readonly #lastListings = new Map<string, string>();
   faults: FaultPlan;

@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import { mkdir, readdir, stat, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { systemClock } from '../../base/clock.ts';
@@ -13,6 +12,7 @@ import type { AdministrationRules } from '../rules.ts';
 import { metric, one } from '../server-metrics.ts';
 import type { ReferenceServerOptions, SharedDatabaseOptions } from '../server-options.ts';
 import { claimInstallation, refuseUnfinishedCopy } from './installation-claim.ts';
+import { newObjectName } from './object-name.ts';
 import { Postgres } from './postgres.ts';
 import { PostgresAccounts } from './postgres-accounts.ts';
 import { PostgresAdministration } from './postgres-administration.ts';
@@ -73,7 +73,7 @@ export class PostgresBackEnd implements BackEnd {
       accessTokenMs: options.accessTokenMs ?? 3600_000,
       acceptAnyKeys: options.acceptAnyKeys ?? false,
       uploadKeptMs: options.uploadKeptMs ?? UPLOAD_KEPT_MS,
-      newBlob: () => randomUUID().replaceAll('-', ''),
+      newBlob: newObjectName,
       ...database,
     };
     const blobs = new PostgresBlobs(parts);

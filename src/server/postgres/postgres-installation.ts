@@ -10,6 +10,7 @@ import type { VersionRow } from '../rows.ts';
 import { type CheckedVersions, checkVersions } from '../version-check.ts';
 import { claimInstallation, hasTable, UNFINISHED_COPY, unfinishedCopyOf } from './installation-claim.ts';
 import { bytes, INSTALLATION_TABLES, type InstallationTable } from './installation-tables.ts';
+import { newObjectKey, newObjectName } from './object-name.ts';
 import { PartFile } from './part-file.ts';
 import { Postgres } from './postgres.ts';
 import { PostgresBlobs } from './postgres-blobs.ts';
@@ -155,7 +156,7 @@ export class PostgresInstallation implements CopyTarget {
   }
 
   async store(version: VersionRow, chunks: AsyncIterable<Uint8Array>): Promise<StoredVersion> {
-    const row = { ...version, blob: randomUUID().replaceAll('-', '') };
+    const row = { ...version, blob: newObjectName() };
     const parts: StoredVersion['parts'][number][] = [];
     let part = new PartFile(join(this.#directory, randomUUID()));
     try {
@@ -232,8 +233,7 @@ export class PostgresInstallation implements CopyTarget {
 
   /** Recorded before its first byte: after an interruption, the servers delete it. */
   async #put(part: PartFile): Promise<StoredVersion['parts'][number]> {
-    const name = randomUUID().replaceAll('-', '');
-    const key = `${name.slice(0, 2)}/${name}`;
+    const key = newObjectKey();
     await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
     const file = await part.finish();
     try {

@@ -13,6 +13,7 @@ import type { UploadRules } from '../rules.ts';
 import { BatchedCalls } from './batched-calls.ts';
 import { GatheredBytes } from './gathered-bytes.ts';
 import { GroupedCalls } from './grouped-calls.ts';
+import { newObjectKey, newObjectName } from './object-name.ts';
 import { PartFile, SMALL_BYTES_MAX } from './part-file.ts';
 import type { Postgres } from './postgres.ts';
 import { checkId, type SqlLimits, type SqlVersion, sqlLimits, versionRow } from './postgres-rows.ts';
@@ -157,7 +158,7 @@ export class PostgresUploads implements UploadRules {
       saves.map(({ local }) => local),
       saves.map(({ place }) => place),
       saves.map(() => randomSuffix()),
-      saves.map(() => newName()),
+      saves.map(() => newObjectName()),
       saves.map(({ createdMs }) => createdMs),
       saves.map(({ bytes }) => bytes),
       saves.map(({ bytes }) => hash('sha256', bytes, 'hex')),
@@ -183,7 +184,7 @@ export class PostgresUploads implements UploadRules {
       this.#limits,
     );
     const suffix = randomSuffix();
-    const blob = newName();
+    const blob = newObjectName();
     const begin = async (): Promise<number> => {
       const { epoch } = await this.#postgres.one<SqlVersion>(
         'SELECT * FROM begin_version($1, $2, $3, $4, $5, $6, $7, true, $8, $9)',
@@ -306,8 +307,7 @@ export class PostgresUploads implements UploadRules {
   async #put(sender: Sender): Promise<Stored | null> {
     const { part } = sender;
     if (part === null) return null;
-    const name = newName();
-    const key = `${name.slice(0, 2)}/${name}`;
+    const key = newObjectKey();
     await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
     try {
       const file = await part.finish();
@@ -341,10 +341,6 @@ interface Save {
 function checkWhole(outcome: BodyOutcome, exchange: Exchange): void {
   if (outcome === 'tooLong') throw overQuota();
   if (outcome !== 'complete') throw exchange.orderedRefusal ?? new Refusal(500, 'The data did not arrive in full');
-}
-
-function newName(): string {
-  return randomUUID().replaceAll('-', '');
 }
 
 interface Stored {
