@@ -688,8 +688,15 @@ export class SavesAndSteps {
     const [from, to] = [FOLDERS[at % 2] ?? '', FOLDERS[(at + 1) % 2] ?? ''];
     if (how === 'make') await this.#done(mount.mkdir(from));
     else if (how === 'rename') await this.#done(mount.rename(from, to));
-    else if (how === 'into') await this.#done(mount.rename(from, `${to}/${from}`));
-    else if (how === 'out') await this.#done(mount.rename(`${to}/${from}`, from));
+    else if (how === 'into') {
+      try {
+        await this.#done(mount.rename(from, `${to}/${from}`));
+      } catch (error) {
+        // The other client renamed the folder to the name it was to go into, and the listing came between the two lookups.
+        if (!(error instanceof FsError) || error.errno !== 'EINVAL' || this.#nodeAt(from) !== undefined) throw error;
+        return `${from} is ${to} by now`;
+      }
+    } else if (how === 'out') await this.#done(mount.rename(`${to}/${from}`, from));
     else {
       for (const { name } of await this.#done(mount.readdir(from))) {
         await this.#seenIn(`${from}/${name}`);
