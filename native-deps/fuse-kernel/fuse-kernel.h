@@ -56,6 +56,9 @@ bool receiver_register(napi_env env, napi_value exports);
 
 /* datagram.c: one message to a datagram socket. */
 bool datagram_register(napi_env env, napi_value exports);
+
+/* stream-socket.c: receiving without the event loop. */
+bool stream_socket_register(napi_env env, napi_value exports);
 #ifdef CFS_FAULTY
 bool faults_register(napi_env env, napi_value exports);
 #endif

@@ -125,6 +125,24 @@ export function sendDatagram(path: string, text: string): void {
   checked(`send a message to ${path}`, addon.sendDatagram(path, text));
 }
 
+/**
+ * Receives from a non-blocking stream socket, and waits awake for the first byte.
+ *
+ * @returns the number of bytes; 0: none within `waitNs`, the end, or an error
+ */
+export type ReceiveAwake = (descriptor: number, target: Uint8Array, waitNs: number) => number;
+
+/** @returns null without the addon */
+export function loadReceiveAwake(): ReceiveAwake | null {
+  try {
+    const { receiveAwake } = loadAddon<{ readonly receiveAwake?: ReceiveAwake }>();
+    return receiveAwake === undefined ? null : (...words) => Math.max(0, receiveAwake(...words));
+  } catch (error) {
+    if (error instanceof UsageError) return null;
+    throw error;
+  }
+}
+
 /** Returns a result of the addon, or throws its negative errno with the name of the attempted operation. */
 export function checked(what: string, result: number): number {
   if (result >= 0) return result;

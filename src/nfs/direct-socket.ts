@@ -1,5 +1,6 @@
-import { readSync, writevSync } from 'node:fs';
+import { readSync, writeSync, writevSync } from 'node:fs';
 import type { Socket } from 'node:net';
+import { loadReceiveAwake } from '../base/native.ts';
 
 /**
  * Sends and receives on a connection by one system call each, past the streams of Node: they cost more than the smaller half of a call, and copy
@@ -7,6 +8,7 @@ import type { Socket } from 'node:net';
  */
 export class DirectSocket {
   readonly #socket: Socket;
+  readonly #receiveAwake = loadReceiveAwake();
 
   constructor(socket: Socket) {
     this.#socket = socket;
@@ -25,10 +27,15 @@ export class DirectSocket {
     if (rest.length > 0) socket.write(Buffer.concat(rest));
   }
 
-  /** Receives bytes that have arrived. @returns their number; 0: none, and the stream reports more, the end or an error */
-  receive(target: Uint8Array): number {
+  /**
+   * Receives bytes that have arrived, or that arrive within `waitNs`; without the addon it does not wait.
+   *
+   * @returns their number; 0: none, and the stream reports more, the end or an error
+   */
+  receive(target: Uint8Array, waitNs = 0): number {
     const descriptor = this.#descriptor;
     if (descriptor < 0 || this.#socket.isPaused() || this.#socket.readableLength > 0) return 0;
+    if (this.#receiveAwake !== null) return this.#receiveAwake(descriptor, target, waitNs);
     try {
       return readSync(descriptor, target);
     } catch {
@@ -40,6 +47,8 @@ export class DirectSocket {
     const descriptor = this.#descriptor;
     if (descriptor < 0) return 0;
     try {
+      const [piece] = pieces;
+      if (piece !== undefined && pieces.length === 1) return writeSync(descriptor, piece);
       return writevSync(descriptor, pieces);
     } catch {
       return 0; // full (EAGAIN), or broken: the stream learns it

@@ -91,6 +91,7 @@ export class NfsServer {
     const rpc = await RpcServer.listen({
       programs: [nfs, mount],
       log,
+      clock,
       descriptor: deps.descriptor,
       onConnected: deps.onConnected,
     });

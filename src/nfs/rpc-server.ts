@@ -1,6 +1,8 @@
 import { createServer, type Server, type Socket } from 'node:net';
+import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
 import type { Answer } from '../kernel/binding.ts';
+import { BusyWait } from './busy-wait.ts';
 import { DirectSocket } from './direct-socket.ts';
 import { RecordReader } from './record-reader.ts';
 import { ACCEPT, isSupportedRpc, parseCall, type RpcCall, refusal, replyHeader, rpcMismatch } from './rpc-message.ts';
@@ -32,32 +34,36 @@ export interface RpcProgram {
   isOver?(call: RpcCall): boolean;
 }
 
+export interface RpcServerDeps {
+  readonly programs: readonly RpcProgram[];
+  readonly log: Logger;
+  readonly clock: Clock;
+  /** A listening socket that this process inherited. */
+  readonly descriptor?: number | undefined;
+  readonly onConnected?: (() => void) | undefined;
+}
+
 /** Serves RPC programs over TCP on loopback. Connections, requests in flight and record lengths are bounded. */
 export class RpcServer {
   readonly #programs: readonly RpcProgram[];
   readonly #log: Logger;
+  readonly #clock: Clock;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
 
-  private constructor(programs: readonly RpcProgram[], log: Logger, onConnected: () => void) {
-    this.#programs = programs;
-    this.#log = log;
+  private constructor(deps: Pick<RpcServerDeps, 'programs' | 'log' | 'clock' | 'onConnected'>) {
+    this.#programs = deps.programs;
+    this.#log = deps.log;
+    this.#clock = deps.clock;
     this.#server = createServer({ noDelay: true }, (socket) => {
       this.#connected(socket);
-      onConnected();
+      deps.onConnected?.();
     });
     this.#server.maxConnections = CONNECTIONS_MAX;
   }
 
-  /** @param deps.descriptor a listening socket that this process inherited */
-  static async listen(deps: {
-    readonly programs: readonly RpcProgram[];
-    readonly log: Logger;
-    readonly descriptor?: number | undefined;
-    readonly onConnected?: (() => void) | undefined;
-  }): Promise<RpcServer> {
-    const server = new RpcServer(deps.programs, deps.log, deps.onConnected ?? (() => {}));
-    const { descriptor } = deps;
+  static async listen({ descriptor, ...deps }: RpcServerDeps): Promise<RpcServer> {
+    const server = new RpcServer(deps);
     await new Promise<void>((resolve, reject) => {
       const where = descriptor === undefined ? { port: 0, host: HOST } : { fd: descriptor };
       server.#server.once('error', reject).listen(where, resolve);
@@ -117,21 +123,26 @@ export class RpcServer {
       else replied(call, reply, record);
     };
     const reader = new RecordReader({ bytesMax: RECORD_BYTES_MAX, onRecord: answer });
+    const answerAll = (chunk: Buffer): void => {
+      reader.push(chunk);
+      // The rest of a long record goes straight to its place.
+      for (let place = reader.place; place !== null; place = reader.place) {
+        const bytes = direct.receive(place);
+        if (bytes === 0) break;
+        const isAll = bytes === place.byteLength;
+        reader.filled(bytes);
+        if (!isAll) break;
+      }
+      replies.flush();
+    };
+    const busyWait = new BusyWait({ clock: this.#clock, receive: (target, waitNs) => direct.receive(target, waitNs) });
     socket.on('data', (chunk) => {
       try {
-        reader.push(chunk);
-        // The rest of a long record goes straight to its place.
-        for (let place = reader.place; place !== null; place = reader.place) {
-          const bytes = direct.receive(place);
-          if (bytes === 0) break;
-          const isAll = bytes === place.byteLength;
-          reader.filled(bytes);
-          if (!isAll) break;
-        }
+        // A reply that is still to come, or to be sent, needs the event loop.
+        busyWait.answer(chunk, answerAll, () => inFlight === 0 && socket.writableLength === 0);
       } catch (error) {
         this.#broken(socket, error);
       }
-      replies.flush();
       regulate();
     });
     socket.on('drain', regulate);

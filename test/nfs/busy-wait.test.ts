@@ -1,0 +1,105 @@
+import { describe, expect, test } from 'vitest';
+import { BusyWait } from '../../src/nfs/busy-wait.ts';
+
+/** A client that sends each call so many microseconds after a reply; `null`: it sends none while the server waits. */
+class Client {
+  readonly replies: string[] = [];
+  nowMs = 1_000;
+  waits = 0;
+  readonly #pauses: (number | null)[];
+  readonly #busyWait: BusyWait;
+  #calls = 0;
+
+  constructor(pauses: readonly (number | null)[]) {
+    this.#pauses = [...pauses];
+    this.#busyWait = new BusyWait({
+      clock: { elapsedMs: () => this.nowMs },
+      receive: (target, waitNs) => this.#receive(target, waitNs),
+    });
+  }
+
+  /** A call that arrives by the event loop. @param canGoOn whether no reply is pending */
+  arrive(afterUs: number, canGoOn = true): void {
+    this.nowMs += afterUs / 1_000;
+    this.#busyWait.answer(
+      Buffer.from(`loop ${++this.#calls}`),
+      (chunk) => {
+        this.nowMs += 0.005;
+        this.replies.push(chunk.toString());
+      },
+      () => canGoOn,
+    );
+  }
+
+  #receive(target: Buffer, waitNs: number): number {
+    this.waits++;
+    const pause = this.#pauses.shift() ?? null;
+    if (pause === null || pause * 1_000 > waitNs) {
+      this.nowMs += waitNs / 1e6;
+      return 0;
+    }
+    this.nowMs += pause / 1_000;
+    return target.write(`wait ${++this.#calls}`);
+  }
+}
+
+describe('waiting awake for calls', () => {
+  test('a call that follows a reply within 50 µs starts it, and the next calls are answered in the same turn', () => {
+    const client = new Client([20, 20, null]);
+    client.arrive(0);
+    expect(client.waits, 'after the first call').toBe(0);
+    client.arrive(30);
+    expect(client.replies).toEqual(['loop 1', 'loop 2', 'wait 3', 'wait 4']);
+  });
+
+  test('a client that thinks for longer than 50 µs never starts it', () => {
+    const client = new Client([20, 20]);
+    for (let call = 0; call < 20; call++) client.arrive(60);
+    expect(client.waits).toBe(0);
+  });
+
+  test('a wait in vain costs four that succeeded', () => {
+    const client = new Client([10, 10, 10, 10, 10, 10, 10, null, null, null]);
+    client.arrive(0);
+    client.arrive(10); // trust 8 at its end, and 4 after a wait in vain
+    client.arrive(10_000); // in vain: 0
+    client.arrive(10_000);
+    expect(client.waits).toBe(9);
+  });
+
+  test('no call is received while a reply is pending', () => {
+    const client = new Client([10]);
+    client.arrive(0);
+    client.arrive(10, false);
+    expect(client.waits).toBe(0);
+  });
+
+  test('after half a millisecond the event loop has its turn', () => {
+    const client = new Client(Array.from({ length: 1_000 }, () => 45));
+    client.arrive(0);
+    client.arrive(10);
+    expect(client.replies.length).toBeLessThan(15);
+    expect(client.replies.length).toBeGreaterThan(10);
+  });
+
+  test('the bytes of a reception stay the same while later ones arrive', () => {
+    const chunks: Buffer[] = [];
+    let nowMs = 0;
+    let sent = 0;
+    const receive = (target: Buffer): number => (sent < 40 ? target.fill(++sent).byteLength / 2 : 0);
+    const busyWait = new BusyWait({ clock: { elapsedMs: () => nowMs }, receive });
+    const turn = (): void =>
+      busyWait.answer(
+        Buffer.of(0),
+        (chunk) => {
+          chunks.push(chunk);
+          nowMs += 0.001;
+        },
+        () => true,
+      );
+    turn();
+    turn();
+    expect(chunks.slice(2).map((chunk) => new Set(chunk).size)).toEqual(Array.from({ length: 40 }, () => 1));
+    expect(chunks.slice(2).map(([first]) => first)).toEqual(Array.from({ length: 40 }, (_, call) => call + 1));
+  });
+});
