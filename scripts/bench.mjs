@@ -2,10 +2,12 @@
 // each other. Each prints a table of medians and ratios against peers of the same run, and writes bench-results/NAME.json.
 //   npm run bench -- quick    all of them, with fewer rounds and smaller files
 //   npm run bench -- report   writes what was measured last into docs/performance.md
+//   npm run bench -- --help   describes the benchmarks and their options
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { built } from './built.mjs';
+import { headComment } from './measure/head-comment.mjs';
 
 const scripts = fileURLToPath(new URL('.', import.meta.url));
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -15,6 +17,19 @@ const known = readdirSync(scripts)
   .sort();
 const words = process.argv.slice(2).filter((word) => !word.startsWith('-'));
 const flags = process.argv.slice(2).filter((word) => word.startsWith('-'));
+const descriptions = new Map(known.map((name) => [name, headComment(new URL(`bench-${name}.mjs`, import.meta.url))]));
+if (flags.some((flag) => flag === '--help' || flag === '-h')) {
+  console.log(headComment(import.meta.url));
+  for (const [name, text] of descriptions) console.log(`\n== ${name}\n${text}`);
+  process.exit(0);
+}
+// An option that no benchmark describes is a typing error: it must not start an hour of measurements.
+const options = new Set([...descriptions.values()].flatMap((text) => text.match(/--[a-z-]*[a-z]/g) ?? []));
+const unknownFlags = flags.filter((flag) => !options.has(flag.replace(/=.*/, '')));
+if (unknownFlags.length > 0) {
+  console.error(`no option ${unknownFlags.join(', ')}; npm run bench -- --help names the benchmarks and their options`);
+  process.exit(2);
+}
 if (words.includes('report')) {
   process.exit(
     spawnSync(process.execPath, ['scripts/measure/report.mjs'], { cwd: root, stdio: 'inherit' }).status ?? 1,

@@ -26,6 +26,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { headComment } from './measure/head-comment.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const FIGURES = 'figures: '; // test/harness/figures.ts
@@ -41,8 +42,16 @@ const parts = new Map(
 );
 
 const [name, amount] = process.argv.slice(2);
+if (name === '--help' || name === '-h') {
+  console.log(headComment(import.meta.url));
+  process.exit(0);
+}
 if (name !== undefined && !parts.has(name)) {
   console.error(`no such part: ${name} (there are ${[...parts.keys()].join(', ')})`);
+  process.exit(2);
+}
+if (amount?.startsWith('-')) {
+  console.error(`no option ${amount}; npm run soak -- --help describes the parts`);
   process.exit(2);
 }
 const firstSeed = process.env.CFS_FIRST_SEED ?? String(1_000_000 + Math.floor(Math.random() * 1_000_000_000));
