@@ -76,10 +76,14 @@ async function endProcess(child) {
  */
 
 export class Ground {
-  /** @param {{ serveFlags?: readonly string[] }} [options] `serveFlags`: options of `cfs serve`, such as a latency */
-  static async lay({ serveFlags = [] } = {}) {
+  /**
+   * @param {{ serveFlags?: readonly string[], tls?: boolean }} [options] `serveFlags`: options of `cfs serve`, such as a latency; `tls`: the
+   *   server speaks TLS
+   */
+  static async lay({ serveFlags = [], tls = false } = {}) {
     const ground = new Ground();
     try {
+      if (tls) ground.#certify();
       await ground.#begin(serveFlags);
     } catch (error) {
       await ground.clear();
@@ -101,6 +105,24 @@ export class Ground {
   #mounts = [];
   /** @type {Mounted[]} */
   #ours = [];
+
+  /** The options of `cfs serve` for TLS; none without it. @type {readonly string[]} */
+  #tls = [];
+
+  /** A certificate for the server, which all clients here trust: ours, curl and rclone read the same variable. */
+  #certify() {
+    const [key, certificate] = [join(this.base, 'key.pem'), join(this.base, 'certificate.pem')];
+    const files = ['-keyout', key, '-out', certificate];
+    const wanted = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:prime256v1', '-nodes', '-days', '2'];
+    const names = ['-subj', '/CN=cfs bench', '-addext', 'subjectAltName=IP:127.0.0.1'];
+    const made = spawnSync('openssl', ['req', '-x509', ...wanted, ...names, ...files], { encoding: 'utf8' });
+    if (made.status !== 0) throw new Error(`openssl req: ${made.stderr}`);
+    this.#tls = ['--tls-cert', certificate, '--tls-key', key];
+    this.#env.SSL_CERT_FILE = certificate;
+    process.env.SSL_CERT_FILE = certificate;
+    // For the requests of this process, whose authorities Node has read already.
+    process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
+  }
 
   /** @param {readonly string[]} serveFlags */
   async #begin(serveFlags) {
@@ -139,6 +161,7 @@ export class Ground {
         'error',
         '--ready-fd',
         '3',
+        ...this.#tls,
         ...flags,
       ],
       {
