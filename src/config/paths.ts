@@ -103,9 +103,23 @@ export function thumbnailersDirectory(env: Readonly<Record<string, string | unde
  * @throws UsageError as `homeDirectory`
  */
 export function thumbnailsDirectory(env: Readonly<Record<string, string | undefined>>): string {
+  return join(cacheHome(env), 'thumbnails');
+}
+
+/**
+ * Where Node keeps the code that it compiled at an earlier start.
+ *
+ * @param env `XDG_CACHE_HOME`, `HOME`
+ * @throws UsageError as `homeDirectory`
+ */
+export function compiledCodeDirectory(env: Readonly<Record<string, string | undefined>>): string {
+  return join(cacheHome(env), 'cfs', 'compiled');
+}
+
+function cacheHome(env: Readonly<Record<string, string | undefined>>): string {
   const { XDG_CACHE_HOME: cache } = env;
   const isGiven = cache !== undefined && isAbsolute(cache);
-  return join(isGiven ? cache : join(homeDirectory(env), '.cache'), 'thumbnails');
+  return isGiven ? cache : join(homeDirectory(env), '.cache');
 }
 
 /** @param name the account's name from `accountName`. */
