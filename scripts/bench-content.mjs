@@ -29,7 +29,12 @@ const FAR = ['--latency', `${LATENCY_MS}ms`, '--bandwidth', `${CONNECTION_MB_PER
 const LOOKS = fileURLToPath(new URL('./measure/looks.mjs', import.meta.url));
 const DROP = 'sync; echo 1 > /proc/sys/vm/drop_caches || true';
 
-const results = new Results(tls ? 'content-tls' : 'content', { rounds: ROUNDS, quick, bigMiB: BIG_MIB, hugeMiB: HUGE_MIB });
+const results = new Results(tls ? 'content-tls' : 'content', {
+  rounds: ROUNDS,
+  quick,
+  bigMiB: BIG_MIB,
+  hugeMiB: HUGE_MIB,
+});
 const rate = (/** @type {number} */ mib, /** @type {number} */ seconds) => (mib * 1.048576) / seconds;
 const secondsToRead = (/** @type {string} */ path) => run(`cat ${path} > /dev/null`).seconds;
 
