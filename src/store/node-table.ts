@@ -1,6 +1,7 @@
 import { type ContentId, type Inode, isSpecial, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { forgetDeparted } from './departed-attributes.ts';
 import { DamagedRow } from './record-codec.ts';
+import { isSuspectTime } from './service-time.ts';
 import type { DirtyRecord, LocalFacet, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
 
 /**
@@ -60,7 +61,8 @@ export function isContentDirty(node: NodeRecord): boolean {
 
 /** Whether the local bytes must be revalidated before they are shown: they may be a version older than the newest. */
 export function isSuspect(node: NodeRecord): boolean {
-  return node.remote?.modified?.certainty === 'suspect' && node.local?.content != null && !isContentDirty(node);
+  const { modified } = node.remote ?? {};
+  return modified != null && isSuspectTime(modified) && node.local?.content != null && !isContentDirty(node);
 }
 
 /**

@@ -94,7 +94,7 @@ function unpackXattrs(xattrs: Readonly<Record<string, Uint8Array>> | null): Loca
  * A time as one number: whole milliseconds plus a fraction for the certainty. This is the form of layouts 1 to 3, so older programs can
  * read the rows of this one.
  */
-const CERTAINTY_PARTS = { exact: 0, racy: -0.5, suspect: -0.25, 'upper-bound': 0.25 } as const;
+const CERTAINTY_PARTS = { exact: 0, racy: -0.5, suspect: -0.25, 'upper-bound': 0.25, 'suspect-bound': 0.125 } as const;
 
 function packTime(time: ServiceTime | null): number | null {
   return time === null ? null : time.ms + CERTAINTY_PARTS[time.certainty];
@@ -104,6 +104,7 @@ function unpackTime(stored: number | null): ServiceTime | null {
   if (stored === null) return null;
   const part = stored - Math.floor(stored);
   if (part === 0.25) return { ms: Math.floor(stored), certainty: 'upper-bound' };
+  if (part === 0.125) return { ms: Math.floor(stored), certainty: 'suspect-bound' };
   // Adding 0 makes 0 of -0.
   return { ms: Math.ceil(stored) + 0, certainty: part === 0.5 ? 'racy' : part === 0.75 ? 'suspect' : 'exact' };
 }

@@ -8,15 +8,19 @@
  * | `racy` | reported within `RACY_MS` of the time itself: a second change may have the same time | `suspect` once it has aged |
  * | `suspect` | the bytes were read while the time was racy | open(2) requests the newest version |
  * | `upper-bound` | never reported: the bytes existed at `ms` at the latest | a later time is a remote change |
+ * | `suspect-bound` | an upper bound, and an upload with an unknown outcome may have replaced the bytes | a listing with any time is a remote change |
  */
 export interface ServiceTime {
   /** Milliseconds since the epoch, whole. */
   readonly ms: number;
-  readonly certainty: 'exact' | 'racy' | 'suspect' | 'upper-bound';
+  readonly certainty: 'exact' | 'racy' | 'suspect' | 'upper-bound' | 'suspect-bound';
 }
 
 /** Ticks of the service's clock last up to a second, its Date header is cut to whole seconds, and its clocks differ a little. */
 export const RACY_MS = 2000;
+
+/** Later than any time of a service, in the year 6429; exact in a float also with the fraction of a certainty. */
+const NEVER_MS = 2 ** 47;
 
 export type Certainty = ServiceTime['certainty'];
 
@@ -30,13 +34,29 @@ export function boundOf(serverTimeMs: number): ServiceTime {
 }
 
 /** For bytes that precede those of `time`. */
-export function boundBefore({ ms, certainty }: ServiceTime): ServiceTime {
-  return { ms: certainty === 'upper-bound' ? ms : ms - 1, certainty: 'upper-bound' };
+export function boundBefore(time: ServiceTime): ServiceTime {
+  return { ms: isBound(time) ? time.ms : time.ms - 1, certainty: 'upper-bound' };
 }
 
-/** After the history named the newest version: a suspect time is exact. */
+/** For bytes that an upload with an unknown outcome may have replaced. */
+export function suspected(time: ServiceTime | null): ServiceTime {
+  if (time === null) return { ms: NEVER_MS, certainty: 'suspect-bound' };
+  return { ...time, certainty: isBound(time) ? 'suspect-bound' : 'suspect' };
+}
+
+/** After the history named the newest version. */
 export function revalidated(time: ServiceTime | null): ServiceTime | null {
-  return time?.certainty === 'suspect' ? { ...time, certainty: 'exact' } : time;
+  if (time === null || !isSuspectTime(time)) return time;
+  return { ...time, certainty: isBound(time) ? 'upper-bound' : 'exact' };
+}
+
+/** Whether the time was never reported. */
+export function isBound({ certainty }: ServiceTime): boolean {
+  return certainty === 'upper-bound' || certainty === 'suspect-bound';
+}
+
+export function isSuspectTime({ certainty }: ServiceTime): boolean {
+  return certainty === 'suspect' || certainty === 'suspect-bound';
 }
 
 export function isSameServiceTime(one: ServiceTime | null, other: ServiceTime | null): boolean {
@@ -52,5 +72,11 @@ export function isSameServiceTime(one: ServiceTime | null, other: ServiceTime | 
  */
 export function mayBeTimeOf(time: ServiceTime | null, reportedMs: number | null): boolean {
   if (time === null || reportedMs === null) return true;
+  if (time.certainty === 'suspect-bound') return false;
   return time.certainty === 'upper-bound' ? reportedMs <= time.ms : reportedMs === time.ms;
+}
+
+/** The same in a history, where the bytes and those that may have replaced them are two versions. */
+export function mayBeVersionTimeOf(time: ServiceTime | null, reportedMs: number | null): boolean {
+  return mayBeTimeOf(revalidated(time), reportedMs);
 }

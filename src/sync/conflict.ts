@@ -1,6 +1,6 @@
 import type { RemoteVersion } from '../base/resources.ts';
 import type { VersionUrl } from '../base/vocabulary.ts';
-import { mayBeTimeOf, type ServiceTime } from '../store/service-time.ts';
+import { mayBeVersionTimeOf, type ServiceTime } from '../store/service-time.ts';
 import type { IntentRecord, RemoteFacet, StoreReader } from '../store/tables.ts';
 
 /**
@@ -110,7 +110,7 @@ function isBase(version: RemoteVersion, base: KnownBase): boolean {
   // The URL is unknown: our version was sent with the file's creation, or the version was never read here. Length and time of the listing
   // identify it.
   if (base.sizeBytes !== version.sizeBytes) return false;
-  return mayBeTimeOf(base.modified, version.lastModifiedMs);
+  return mayBeVersionTimeOf(base.modified, version.lastModifiedMs);
 }
 
 /** The base by the remote facet of a file: while its bytes are changed here, the facet is kept at what they were made over. */

@@ -11,7 +11,7 @@ import {
   removeNode,
   writeNode,
 } from '../store/node-table.ts';
-import type { ServiceTime } from '../store/service-time.ts';
+import { suspected } from '../store/service-time.ts';
 import type { LocalFacet, NodeRecord, RemoteFacet, StoreWriter, Transaction } from '../store/tables.ts';
 import { isEmpty, isWithin } from '../tree/live-folder.ts';
 import type { TreeInvalidation } from '../tree/tree.ts';
@@ -234,9 +234,4 @@ function depthOf(store: StoreWriter, ino: Inode): number {
     node = store.get('node', node.local.parent);
   }
   return depth;
-}
-
-/** The time of bytes over which an upload may have gone. Every reported time differs from that of bytes whose own was never reported. */
-function suspected(time: ServiceTime | null): ServiceTime {
-  return { ms: time === null || time.certainty === 'upper-bound' ? 0 : time.ms, certainty: 'suspect' };
 }

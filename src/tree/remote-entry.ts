@@ -1,6 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import { type Inode, type NodeKind, timespecOfMs } from '../base/vocabulary.ts';
-import { mayBeTimeOf, reportedTime, type ServiceTime } from '../store/service-time.ts';
+import { isBound, isSuspectTime, mayBeTimeOf, reportedTime, type ServiceTime } from '../store/service-time.ts';
 import type { DepartedRecord, LocalFacet, RemoteFacet } from '../store/tables.ts';
 
 /** Media type of a stored symbolic link; its bytes are the target. */
@@ -54,7 +54,7 @@ export interface TakenBack {
 export function isTakenBack(base: RemoteFacet, entry: RemoteEntry): boolean {
   const { modified, content } = base;
   if (entry.kind === 'folder' || content === null || entry.lastModifiedMs === null) return false;
-  if (modified === null || modified.certainty === 'upper-bound') return false;
+  if (modified === null || isBound(modified)) return false;
   if (entry.lastModifiedMs !== modified.ms) return entry.lastModifiedMs < modified.ms;
   return (sizeOf(entry) ?? 0) < (base.sizeBytes ?? 0);
 }
@@ -71,12 +71,12 @@ export function keptTime(
   { isRacy, othersAtWork }: { readonly isRacy: boolean; readonly othersAtWork: boolean },
 ): ServiceTime | null {
   const kept = base.modified;
-  if (reportedMs === null || kept?.certainty === 'suspect') return kept;
+  if (reportedMs === null || (kept !== null && isSuspectTime(kept))) return kept;
   // Bytes not read here yet are requested anyway.
   const aged = reportedTime(reportedMs, base.content === null ? 'exact' : 'suspect');
   // Our own push, without a time in the response. A remote save of the same length in the same seconds is possible only
   // while others are active.
-  if (kept === null || kept.certainty === 'upper-bound') return othersAtWork ? aged : reportedTime(reportedMs);
+  if (kept === null || isBound(kept)) return othersAtWork ? aged : reportedTime(reportedMs);
   if (kept.certainty !== 'racy') return reportedTime(reportedMs);
   return isRacy ? kept : aged;
 }

@@ -9,9 +9,11 @@ import {
   type Certainty,
   isSameServiceTime,
   mayBeTimeOf,
+  mayBeVersionTimeOf,
   RACY_MS,
   revalidated,
   type ServiceTime,
+  suspected,
 } from '../../src/store/service-time.ts';
 import type { DepartedRecord } from '../../src/store/tables.ts';
 import { sampleNode, sampleRemote } from './sample-records.ts';
@@ -19,13 +21,13 @@ import { sampleNode, sampleRemote } from './sample-records.ts';
 /** Any moment of a service, from 1970 to 2200. */
 const moments = fc.integer({ min: 1, max: 7_258_118_400_000 });
 const REPORTED = ['exact', 'racy', 'suspect'] as const;
-const CERTAINTIES: readonly Certainty[] = [...REPORTED, 'upper-bound'];
+const CERTAINTIES: readonly Certainty[] = [...REPORTED, 'upper-bound', 'suspect-bound'];
 
 describe('a time of the service', () => {
   it('a suspect time is exact after a revalidation', () => {
     const ms = 1_700_000_000_123;
     const after = CERTAINTIES.map((certainty) => revalidated({ ms, certainty })?.certainty);
-    expect(after).toEqual(['exact', 'racy', 'exact', 'upper-bound']);
+    expect(after).toEqual(['exact', 'racy', 'exact', 'upper-bound', 'upper-bound']);
     expect(revalidated(null)).toBeNull();
   });
 
@@ -49,6 +51,18 @@ describe('a time of the service', () => {
     expect(mayBeTimeOf(boundOf(1_000), 1_001 + RACY_MS)).toBe(false);
   });
 
+  it('what an upload may have replaced matches no listed time, and in a history what it matched before', () => {
+    fc.assert(
+      fc.property(fc.option(moments), moments, fc.constantFrom(...CERTAINTIES), (ms, reportedMs, certainty) => {
+        const time: ServiceTime | null = ms === null ? null : { ms, certainty };
+        const isBoundOnly = time === null || certainty.endsWith('bound');
+        if (isBoundOnly) expect(mayBeTimeOf(suspected(time), reportedMs)).toBe(false);
+        const matched = isBoundOnly ? time === null || reportedMs <= time.ms : reportedMs === time.ms;
+        expect(mayBeVersionTimeOf(suspected(time), reportedMs)).toBe(matched);
+      }),
+    );
+  });
+
   it('the bound of a base is before a reported time, and at most an upper bound', () => {
     for (const certainty of REPORTED)
       expect(boundBefore({ ms: 7, certainty })).toEqual({ ms: 6, certainty: 'upper-bound' });
@@ -69,7 +83,7 @@ describe('a time of the service', () => {
 });
 
 /** Rows as the program wrote them that kept the certainty in the fraction of one number. */
-const NODE_ROWS: Readonly<Record<Certainty, string>> = {
+const NODE_ROWS: Readonly<Record<Exclude<Certainty, 'suspect-bound'>, string>> = {
   exact: '9400c2c099a17201a16ec001cb4278bcfe5687b000c0c0c08a509a75',
   racy: '9400c2c099a17201a16ec001cb4278bcfe5687a800c0c0c0c98c0a25',
   suspect: '9400c2c099a17201a16ec001cb4278bcfe5687ac00c0c0c0092a8ad0',
@@ -77,12 +91,15 @@ const NODE_ROWS: Readonly<Record<Certainty, string>> = {
 };
 const DEPARTED_ROW = '9c0102030405060708c009cb4278bcfe5687ac00c29a77d303';
 
-test.each(CERTAINTIES)('a node that an older program stored keeps its time: %s', (certainty) => {
-  const ino = 7 as Inode;
-  const ms = certainty === 'upper-bound' ? 1_700_000_002_123 : 1_700_000_000_123;
-  const row = Buffer.from(NODE_ROWS[certainty], 'hex');
-  expect(decodeValue('node', ino, encodeKey('node', ino), row)?.remote?.modified).toEqual({ ms, certainty });
-});
+test.each([...REPORTED, 'upper-bound'] as const)(
+  'a node that an older program stored keeps its time: %s',
+  (certainty) => {
+    const ino = 7 as Inode;
+    const ms = certainty === 'upper-bound' ? 1_700_000_002_123 : 1_700_000_000_123;
+    const row = Buffer.from(NODE_ROWS[certainty], 'hex');
+    expect(decodeValue('node', ino, encodeKey('node', ino), row)?.remote?.modified).toEqual({ ms, certainty });
+  },
+);
 
 test('the attributes of a removed node that an older program stored keep its time', () => {
   const url = 'r' as ResourceUrl;

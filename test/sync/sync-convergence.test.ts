@@ -283,6 +283,20 @@ const OTHERS_FAILED: readonly { readonly what: string; readonly kind: Kind; read
     what: 'some names stay local',
     kind: STAYING,
     histories: [
+      // A second save was discarded whose fate a restart had hidden, and the first one, whose time was never listed, became a conflicted copy.
+      [
+        [],
+        [
+          { do: 'write', at: 0, name: 0 },
+          { do: 'wait', ms: 2500 },
+          { do: 'answer', which: 0 },
+          { do: 'answer', which: 0 },
+          { do: 'write', at: 0, name: 0 },
+          { do: 'restart', took: false },
+          { do: 'discard', at: 0 },
+          { do: 'write', at: 0, name: 0 },
+        ],
+      ],
       // A creation was acknowledged between the plan to remove its folder and the listing before it.
       [
         [
