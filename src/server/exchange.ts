@@ -2,6 +2,8 @@ import { once } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { Writable } from 'node:stream';
+import { promisify } from 'node:util';
+import { gzip } from 'node:zlib';
 import type { Clock } from '../base/clock.ts';
 import { ProtocolError } from '../base/errors.ts';
 import { errorPage } from '../protocol/error-page.ts';
@@ -168,7 +170,13 @@ export class Exchange {
   /** Sends an XML document, without Content-Length like the service (docs/service.md 2.2). */
   async sendXml(status: number, xml: string, headers: Readonly<Record<string, string>> = {}): Promise<void> {
     this.#text = xml;
-    await this.#send(status, { ...headers, 'Content-Type': 'application/xml; charset=UTF-8' }, Buffer.from(xml));
+    const body = Buffer.from(xml);
+    const own: Record<string, string> = { ...headers, 'Content-Type': 'application/xml; charset=UTF-8' };
+    if (body.byteLength < GZIP_BYTES_MIN) return this.#send(status, own, body);
+    own.Vary = 'Accept-Encoding';
+    if (!acceptsGzip(this.request.headers['accept-encoding'])) return this.#send(status, own, body);
+    own['Content-Encoding'] = 'gzip';
+    await this.#send(status, own, await compressed(body, { level: 1 }));
   }
 
   async sendEmpty(status: number, headers: Readonly<Record<string, string>> = {}): Promise<void> {
@@ -340,7 +348,11 @@ function or400<T>(read: () => T): T {
   }
 }
 
+const compressed = promisify<Uint8Array, { level: number }, Buffer>(gzip);
+
 const DOCUMENT_BYTES_MAX = 256 * 1024;
+/** Shorter documents are sent as they are: they fit into a few packets. */
+const GZIP_BYTES_MIN = 4096;
 /** Documents that take longer end, and uploads with less than 20 bytes per second. */
 const SLOWEST_MS = 30_000;
 const SLOWEST_BYTES = 600;
@@ -352,6 +364,11 @@ const LINGER_MS = 2000;
 const LINGER_BYTES_MAX = 64 * 1024 * 1024;
 /** Any web origin may read any response (docs/service.md 2.2). */
 const COMMON_HEADERS = { 'Access-Control-Allow-Origin': '*', Server: 'cfs-serve' };
+
+/** Whether a value of Accept-Encoding names gzip, and not with the weight 0 (RFC 9110, 12.5.3). */
+function acceptsGzip(accepted: string | string[] | undefined): boolean {
+  return [accepted ?? []].flat().some((value) => /(^|,)\s*gzip\s*(;\s*q=(?!0(\.0*)?\s*(,|$))|,|$)/i.test(value));
+}
 
 function lengthOf(chunks: readonly Uint8Array[]): number {
   let bytes = 0;

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { signUp, type TestUser, texts } from './raw-client.ts';
@@ -55,6 +56,27 @@ test('a new account has its four system folders and lists sync folders that it m
     'Work',
   ]);
   expect(text).toContain('<collection type="syncFolder">');
+});
+
+test('a long listing is compressed to less than a sixth for a client that asks for gzip, and for no other', async () => {
+  const folder = await newFolder();
+  for (let n = 0; n < 60; n++) await user.client.createFile(folder, `IMG_2026_${n}.jpg`, 'image/jpeg');
+  const whole = await user.client.get(`${folder}/contents`);
+  expect(whole.headers['content-encoding']).toBeUndefined();
+  expect(whole.headers.vary).toBe('Accept-Encoding');
+
+  for (const accepted of ['gzip', 'deflate, GZIP;q=0.5', 'br , gzip ; q=1']) {
+    const { headers, bytes } = await user.client.get(`${folder}/contents`, { 'Accept-Encoding': accepted });
+    expect(headers['content-encoding']).toBe('gzip');
+    expect(gunzipSync(bytes).toString()).toBe(whole.text);
+    expect(bytes.length / whole.bytes.length).toBeLessThan(1 / 6);
+  }
+  for (const accepted of ['identity', 'gzip;q=0', 'gzip; q=0.0, br', 'xgzip', '']) {
+    const { headers, text } = await user.client.get(`${folder}/contents`, { 'Accept-Encoding': accepted });
+    expect(headers['content-encoding']).toBeUndefined();
+    expect(text).toBe(whole.text);
+  }
+  expect((await user.client.get('/user', { 'Accept-Encoding': 'gzip' })).headers['content-encoding']).toBeUndefined();
 });
 
 test('a file that was never filled has size -1, no data link and no data', async () => {

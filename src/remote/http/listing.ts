@@ -5,6 +5,7 @@ import { formatListingQuery, type ListingQuery } from '../../protocol/endpoints.
 import { decodeCollectionContents } from '../../protocol/messages.ts';
 import type { Requests } from './requests.ts';
 import { entriesOf } from './resource-mapping.ts';
+import { GZIP_ACCEPTED, uncoded } from './uncoded.ts';
 
 /**
  * Listings are paged, and every request numbers the entries anew (docs/service.md 5.2). So pages are requested one after
@@ -35,8 +36,10 @@ export async function listPage(
   { folder, start, query, signal }: ListingRequest & { readonly start: number },
 ): Promise<ListingPage> {
   const url = `${folder}/contents${formatListingQuery({ max: PAGE_ENTRIES, ...query, start })}`;
-  return await requests.send({ method: 'GET', url, repetition: 'always', signal }, async ({ answer }) => {
-    const document = await decodeCollectionContents(answer);
+  // A page repeats its element names and the beginnings of its URLs for each entry: gzip leaves a ninth.
+  const asked = { method: 'GET', url, repetition: 'always', headers: GZIP_ACCEPTED, signal } as const;
+  return await requests.send(asked, async ({ answer }) => {
+    const document = await decodeCollectionContents(uncoded(answer));
     const entries = entriesOf(document);
     // An empty page is the end, even with hasMore: the next page would have the same `start`.
     const hasMore = entries.length > 0 && (document.hasMore ?? true);

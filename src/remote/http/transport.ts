@@ -186,7 +186,7 @@ export class Transport {
   }
 
   headersOf(headers: Readonly<Record<string, string>>): Record<string, string> {
-    // Without this header a service may send any coding (RFC 9110, 12.5.3), and no decoder exists here.
+    // Without this header a service may send any coding (RFC 9110, 12.5.3). Only listings are decoded (`uncoded`).
     return { 'User-Agent': this.#userAgent, 'Accept-Encoding': 'identity', ...headers };
   }
 
