@@ -353,6 +353,10 @@ export class FileSystem implements FileSystemOps {
     return this.#handles.close(handle);
   }
 
+  get openFolders(): Iterable<Inode> {
+    return this.#handles.openFolders;
+  }
+
   /** After unmount. */
   unmounted(): void {
     this.#handles.closeWhole((ino, err) => this.#deps.openFile.log.warn({ ino, err }, 'file not closed at unmount'));

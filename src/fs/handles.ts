@@ -179,6 +179,11 @@ export class Handles {
     if (ofFolder?.size === 0) this.#folders.delete(handle.ino);
   }
 
+  /** Folders that a program has open. */
+  get openFolders(): Iterable<Inode> {
+    return this.#folders.keys();
+  }
+
   get size(): number {
     return this.#handles.size;
   }

@@ -9,6 +9,7 @@ import type { MountMetrics } from '../control/mount-metrics.ts';
 import type { PinnedPath, RateLimits, Status, SyncProgress } from '../control/status-model.ts';
 import { pausedError } from '../sync/push-pause.ts';
 import type { Transfer } from '../transfer/transfer.ts';
+import type { Activity } from './activity.ts';
 import type { EventStream } from './event-stream.ts';
 import { type MountService, STOP_ID, type StopOutcome } from './mount-seam.ts';
 import { watchMount } from './mount-watch.ts';
@@ -23,6 +24,7 @@ export interface ControlHandlersDeps {
   readonly events: EventStream;
   readonly publish: (event: MountEvent) => void;
   readonly status: () => Promise<Status>;
+  readonly activity: Activity;
   readonly metrics: () => Promise<MountMetrics>;
   readonly upgrade: (offer: UpgradeOffer) => Promise<void>;
   /** Unmounts and drains for up to so long; null: until nothing is left. */
@@ -36,7 +38,7 @@ export interface ControlHandlersDeps {
 
 /** The calls of the control socket in a running mount. */
 export function controlHandlers(deps: ControlHandlersDeps): ControlHandlers {
-  const { mount, events, publish, status, clock, log } = deps;
+  const { mount, events, publish, status, activity, clock, log } = deps;
   let lastSync = STOP_ID;
   const waiting = async (): Promise<number> => (await mount.metrics()).queue.pending;
   return {
@@ -91,7 +93,7 @@ export function controlHandlers(deps: ControlHandlersDeps): ControlHandlers {
         base64: bytes === null ? null : Buffer.from(bytes).toString('base64'),
       })),
     }),
-    watch: (params, call) => watchMount({ events, status, clock }, params, call),
+    watch: (params, call) => watchMount({ events, status, activity, clock }, params, call),
     limit: (wanted) => limit(deps, wanted),
     upgrade: async (offer) => {
       await deps.upgrade(offer as UpgradeOffer);

@@ -116,6 +116,8 @@ export const STOP_ID = 0;
 /** The main thread's interface for the Worker, under the name `main`. */
 export interface MainService {
   event(event: MountEvent): Promise<void>;
+  /** The store has changed since the last `status`. Sent once. */
+  stirred(): Promise<void>;
   /** The mount ended without `stop`: it was unmounted from outside, or the connection broke. */
   ended(outcome: StopOutcome): Promise<void>;
   /** Unmounted from outside: the process ends after the pending pushes. */

@@ -3,28 +3,37 @@ import type { Clock } from '../base/clock.ts';
 import type { CallContext, ControlMethods } from '../control/methods.ts';
 import type { Status } from '../control/status-model.ts';
 import type { TransferState } from '../transfer/transfer-queue.ts';
+import type { Activity } from './activity.ts';
 import type { EventStream } from './event-stream.ts';
 
 type Watch = ControlMethods['watch'];
 
-/** How often the status is compared with the one sent last. */
-const LOOK_EVERY_MS = 1_000;
+/** The status is compared with the one sent last when something happened, but not more often than this. */
+const LOOK_MS_MIN = 1_000;
+/** Without that: for what happens outside of the store and the events, such as the storage of the account. */
+const LOOK_MS_MAX = 30_000;
 /** Maximum share of the time for statuses: one with 100,000 pending changes takes long. */
 const LOOK_SHARE_MAX = 1 / 50;
 
 /** Serves one `watch` call: the history, then what happens, until the client or the mount is gone. */
 export async function watchMount(
-  deps: { readonly events: EventStream; readonly status: () => Promise<Status>; readonly clock: Clock },
+  deps: {
+    readonly events: EventStream;
+    readonly status: () => Promise<Status>;
+    readonly activity: Activity;
+    readonly clock: Clock;
+  },
   { since, follow, status: wantsStatus }: Watch['params'],
   { signal, progress }: CallContext<Watch['progress']>,
 ): Promise<Watch['result']> {
-  const { events, clock } = deps;
+  const { events, activity, clock } = deps;
   for (const record of events.since(since)) progress({ type: 'event', ...record });
   if (!follow) return { seq: events.lastSeq };
   const unsubscribe = events.subscribe((record) => progress({ type: 'event', ...record }));
   try {
     let shown: Partial<Status> = {};
-    while (wantsStatus) {
+    while (wantsStatus && !signal.aborted) {
+      const seen = activity.count;
       const startedMs = clock.elapsedMs();
       const now = await deps.status();
       const tookMs = clock.elapsedMs() - startedMs;
@@ -32,7 +41,9 @@ export async function watchMount(
       const changed = changedFields(shown, now);
       if (Object.keys(changed).length > 0) progress({ type: 'status', changed });
       shown = now;
-      await clock.sleep(Math.max(LOOK_EVERY_MS, tookMs / LOOK_SHARE_MAX), signal);
+      await clock.sleep(Math.max(LOOK_MS_MIN, tookMs / LOOK_SHARE_MAX), signal);
+      // A transfer under way changes the status with each packet.
+      if (now.transfers.length === 0) await activity.since(seen, LOOK_MS_MAX, signal);
     }
     await aborted(signal);
   } catch (error) {

@@ -187,6 +187,7 @@ class MountingWorker implements MountService {
 
   async status(urls: readonly string[]): Promise<WorkerStatus> {
     const { store, sync, contents, cacheBytes } = this.#built;
+    store.onNextChange = () => void this.#main.stirred().catch(() => {});
     const { pending, parked } = await pendingChanges(store, sync.changes());
     const usage = contents.usage();
     return {

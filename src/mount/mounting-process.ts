@@ -18,6 +18,7 @@ import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import { Names } from '../tree/names.ts';
 import { type Account, readAccountFile } from './account-file.ts';
+import { Activity } from './activity.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
 import { BareMountPoint } from './bare-mount-point.ts';
 import { capableOptions } from './capable-options.ts';
@@ -102,6 +103,7 @@ class MountingProcess {
   #isStopAnswered = false;
   readonly #notices: DesktopNotices;
   readonly #events: EventStream;
+  readonly #activity = new Activity({ clock: systemClock });
   readonly #signIns: SignInWatch;
   readonly #quota: QuotaWatch;
   #connection: ConnectionStatus;
@@ -208,6 +210,7 @@ class MountingProcess {
     port.offer('thumbnailCache', thumbnails);
     port.offer('main', {
       event: async (event) => this.#event(event),
+      stirred: async () => this.#activity.happened(),
       ended: async (outcome) => void this.#finished(outcome),
       draining: async () => {
         this.#phase = 'draining';
@@ -229,6 +232,7 @@ class MountingProcess {
         events: this.#events,
         publish: (event) => this.#event(event),
         status: () => this.#status(),
+        activity: this.#activity,
         metrics: () => this.#metrics(),
         upgrade: (offer) => this.#upgrade(offer),
         stop: (timeoutMs) => {
@@ -321,6 +325,7 @@ class MountingProcess {
   #event(event: MountEvent): void {
     this.#log.info({ event }, 'event');
     this.#events.publish(event);
+    this.#activity.happened();
     if (event.type === 'uploaded' || event.type === 'deleted') this.#quota.pushed();
   }
 
@@ -400,6 +405,7 @@ class MountingProcess {
   }
 
   #connectionChanged(online: boolean): void {
+    this.#activity.happened();
     const was = this.#connection;
     if (was.state === (online ? 'online' : 'offline') || (!online && was.state === 'sign-in-needed')) return;
     if (online && this.#service.signInRequired) {

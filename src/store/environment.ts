@@ -116,6 +116,8 @@ export class Store implements StoreWriter {
   #changes = 0;
   /** Called around each record: with its number before it is written, and when it could not be written. */
   witness: RecordWitness | null = null;
+  /** Called at the next change, once. */
+  onNextChange: (() => void) | null = null;
   /** LMDB is closed: a read would crash the process. */
   #ended = false;
 
@@ -415,6 +417,9 @@ export class Store implements StoreWriter {
       this.#overlay.set(row);
       this.#decoded[row.table]?.delete(row.key as number);
     }
+    const changed = this.onNextChange;
+    this.onNextChange = null;
+    changed?.();
   }
 
   /** The row is in LMDB: the overlay drops it. */

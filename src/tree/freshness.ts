@@ -62,6 +62,8 @@ export class Freshness {
   readonly #watched: WatchedFolders;
   readonly #missing: MissingEntries;
   #cancelTick: (() => void) | null = null;
+  /** Folders that a program watches; null if none can be known. */
+  #findWatched: (() => Promise<Iterable<Inode>>) | null = null;
   /** Listings requested before this (wall, ms) are stale regardless of the TTL: `cfs refresh`. */
   #staleBeforeMs = 0;
 
@@ -136,6 +138,11 @@ export class Freshness {
   /** Whether programs used the folder lately: it is refreshed without their requests. */
   isInUse(folder: Inode): boolean {
     return this.#watched.has(folder);
+  }
+
+  /** From now on, folders that a program watches stay in use. `find` is called rarely, and never while no folder is in use. */
+  followWatched(find: () => Promise<Iterable<Inode>>): void {
+    this.#findWatched = find;
   }
 
   /** Starts the first listing of a folder in the background; known entries are shown meanwhile. */
@@ -324,10 +331,26 @@ export class Freshness {
     this.#cancelTick = this.#clock.after(this.#watched.unaskedMs, () => {
       this.#cancelTick = null;
       for (const folder of this.#openFolders()) this.#watched.use(folder);
-      const listedMs = (each: Inode) => ifReadable(this.#log, each, () => this.#tree.listedMs(each)) ?? null;
-      for (const folder of this.#watched.due(listedMs)) this.#behind.add(folder);
-      if (!this.#watched.isEmpty) this.#scheduleTick();
+      if (this.#findWatched !== null && this.#watched.wantsLook) void this.#keepWatched(this.#findWatched);
+      else this.#refreshDue();
     });
+  }
+
+  #refreshDue(): void {
+    if (this.#stop.signal.aborted) return;
+    const listedMs = (each: Inode) => ifReadable(this.#log, each, () => this.#tree.listedMs(each)) ?? null;
+    for (const folder of this.#watched.due(listedMs)) this.#behind.add(folder);
+    if (!this.#watched.isEmpty) this.#scheduleTick();
+  }
+
+  async #keepWatched(find: () => Promise<Iterable<Inode>>): Promise<void> {
+    this.#watched.looks();
+    try {
+      for (const folder of await find()) this.#watched.use(folder);
+    } catch (err) {
+      this.#log.debug({ err }, 'the folders that programs watch are not known');
+    }
+    this.#refreshDue();
   }
 
   #openFolders(): Set<Inode> {

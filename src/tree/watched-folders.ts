@@ -6,6 +6,8 @@ import type { Inode } from '../base/vocabulary.ts';
 export const WATCHED_MAX = 16;
 /** Time after its last use during which a folder is refreshed automatically. */
 const WATCHED_MS = 5 * 60_000;
+/** Watchers are looked for at most this often, and once in the second half of `WATCHED_MS`. */
+const LOOK_MS_MIN = 2 * 60_000;
 /** Shortest interval of automatic refreshes and of retries after a failure, even if the TTL is shorter. */
 const UNASKED_MS_MIN = 1_000;
 /** Longest pause before a folder with contradictory responses is listed again. */
@@ -31,6 +33,10 @@ export class WatchedFolders {
   readonly #clock: Clock;
   /** Least recently used first. */
   readonly #folders = new Map<Inode, Watched>();
+  /** By `elapsedMs`: when watchers were looked for. */
+  #lookedMs = Number.NEGATIVE_INFINITY;
+  /** More recently used folders have replaced one since then. */
+  #hasReplaced = false;
 
   constructor(deps: { readonly clock: Clock; readonly ttlMs: number }) {
     this.#clock = deps.clock;
@@ -58,7 +64,21 @@ export class WatchedFolders {
     for (const oldest of this.#folders.keys()) {
       if (this.#folders.size <= WATCHED_MAX) break;
       this.#folders.delete(oldest);
+      this.#hasReplaced = true;
     }
+  }
+
+  /** Whether a folder that a program still watches may be dropped soon, or was: its watchers are to be looked for. */
+  get wantsLook(): boolean {
+    const nowMs = this.#clock.elapsedMs();
+    if (nowMs - this.#lookedMs < LOOK_MS_MIN) return false;
+    return this.#hasReplaced || [...this.#folders.values()].some(({ usedMs }) => nowMs - usedMs > WATCHED_MS / 2);
+  }
+
+  /** Watchers are looked for now. */
+  looks(): void {
+    this.#lookedMs = this.#clock.elapsedMs();
+    this.#hasReplaced = false;
   }
 
   /** The listing of a folder arrived, with or without changes. */

@@ -13,6 +13,7 @@ import { accountPaths, pathsOf } from '../../src/config/paths.ts';
 import type { ControlHandlers } from '../../src/control/methods.ts';
 import { ControlServer } from '../../src/control/server.ts';
 import type { PendingChange } from '../../src/control/status-model.ts';
+import { Activity } from '../../src/mount/activity.ts';
 import { watchMount } from '../../src/mount/mount-watch.ts';
 import { CommandHome } from '../cli/cli-harness.ts';
 import { idleStatus } from '../control/idle-status.ts';
@@ -262,9 +263,10 @@ testHere('100,000 pending changes keep the page usable', async () => {
   }));
   const status = async () => idleStatus({ pending: { count, bytes: count * 1_000, changes }, parked });
   const events = { lastSeq: 0, since: () => [], subscribe: () => () => {} } as never;
+  const activity = new Activity({ clock: systemClock });
   const handlers = {
     status,
-    watch: (params, call) => watchMount({ events, status, clock: systemClock }, params, call),
+    watch: (params, call) => watchMount({ events, status, activity, clock: systemClock }, params, call),
     metrics: () => ({ bytes: { pushed: 0, fetched: 0 } }) as never,
     conflicts: () => ({ conflicts: [], count: 0 }),
   } as Partial<ControlHandlers> as ControlHandlers;
@@ -280,6 +282,7 @@ testHere('100,000 pending changes keep the page usable', async () => {
     await page.getByText('What waits').click();
     await page.getByText('and 99,900 more').first().waitFor();
     count = 99_999;
+    activity.happened();
     await page.getByText('99,999 changes wait').first().waitFor();
     expect(await page.title()).toBe('(1000) Cloud folders');
     await page.getByRole('navigation', { name: 'Pages' }).getByRole('link', { name: 'Needs you' }).click();

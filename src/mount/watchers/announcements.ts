@@ -45,6 +45,7 @@ export interface AnnouncementsDeps {
   readonly tree: Pick<Tree, 'node' | 'child' | 'isComplete'>;
   /** Whether programs used the folder lately. */
   readonly isInUse: (folder: Inode) => boolean;
+  readonly onStart?: (place: MountPlace) => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -73,6 +74,7 @@ export class Announcements {
   /** The mount is there. */
   start(place: MountPlace): void {
     this.#place = place;
+    this.#deps.onStart?.(place);
     void place.ended.then(() => this.stop());
   }
 

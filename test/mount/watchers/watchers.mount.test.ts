@@ -6,6 +6,7 @@ import { processLife } from '../../../src/base/process-life.ts';
 import { pathsOf } from '../../../src/config/paths.ts';
 import { callControl } from '../../../src/control/client.ts';
 import { runningMounts } from '../../../src/mount/running-mounts.ts';
+import { inotifyWatches } from '../../../src/mount/watchers/inotify-watches.ts';
 import { runCommand } from '../../harness/command.ts';
 import { MountFixture, missingForMounts } from '../../harness/mount-fixture.ts';
 import { missingFile, missingPrograms, missingRoot, testUnless } from '../../harness/requirement.ts';
@@ -67,6 +68,17 @@ describe.skipIf(missing !== null)(`watchers of a mount${missing === null ? '' : 
     await other.sync();
     for (const name of names) await mount.cfs(['refresh', join(mount.directory, name)]);
   }
+
+  test('the watches of another program in the mount are found, by device and inode', async () => {
+    onTestFailed(mount.printLogs);
+    await folders('watched');
+    const { stdout } = await mount.run("stat -c '%Hd:%Ld %i' watched");
+    const [device = '', ino] = stdout.trim().split(' ');
+    expect(await inotifyWatches(device)).not.toContain(Number(ino));
+    await listen('inotify', 'watched');
+
+    expect(await inotifyWatches(device)).toContain(Number(ino));
+  });
 
   /** [S-notify-1] */
   test('each change made elsewhere is one inotify event of its kind', async () => {
