@@ -6,6 +6,8 @@
 //   npm run package -- --fast                compressed in seconds and three times as large, for tests
 //   npm run package -- --out DIR
 //
+// A second package, cfs-desktop, has the extension of Nautilus and the sidebar. It is built where their libraries are installed.
+//
 // The same commit gives the same bytes, wherever it is built with the same compiler and dpkg. All times are that of the commit.
 import { execFileSync } from 'node:child_process';
 import {
@@ -35,6 +37,7 @@ import {
   ROOT,
   systemFiles,
 } from './package/debian-package.mjs';
+import { desktopControlFile, missingForDesktop, placeDesktop } from './package/desktop-package.mjs';
 import { filesOf, npmPackage, placeProgram } from './package/program-tree.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -82,30 +85,62 @@ try {
     if (link === undefined) writeFileSync(join(tree, path), bytes ?? '');
     else symlinkSync(link, join(tree, path));
   }
-  const contents = Object.fromEntries(
+  const contents = contentsOf(tree);
+  const elf = Object.entries(contents).filter(([path]) => /\/bin\/node$|\.node$/.test(path));
+  const packed = { version, architecture: debianArchitecture };
+  buildPackage('cfs-mount', tree, {
+    control: controlFile({
+      ...{ ...packed, installedKiB: kibibytes(contents), description: manifest.description },
+      depends: dependenciesOf(elf.map(([, each]) => each)),
+    }),
+    postinst: maintainerScript('postinst', version),
+    postrm: maintainerScript('postrm', version),
+  });
+  const missing = missingForDesktop(architecture);
+  if (missing !== null) console.error(`cfs-desktop is not built: ${missing}`);
+  else {
+    const desktop = join(work, 'desktop');
+    placeDesktop(desktop, work);
+    const installedKiB = kibibytes(contentsOf(desktop));
+    buildPackage('cfs-desktop', desktop, { control: desktopControlFile({ ...packed, installedKiB }) });
+  }
+} finally {
+  rmSync(work, { recursive: true, force: true });
+}
+
+/**
+ * Bytes of all files but links, by their paths.
+ *
+ * @param {string} tree
+ */
+function contentsOf(tree) {
+  return Object.fromEntries(
     filesOf(tree)
       .filter((path) => !lstatSync(join(tree, path)).isSymbolicLink())
       .map((path) => [path, readFileSync(join(tree, path))]),
   );
-  const elf = Object.entries(contents).filter(([path]) => /\/bin\/node$|\.node$/.test(path));
-  const bytes = Object.values(contents).reduce((sum, each) => sum + each.length, 0);
-  const control = {
-    control: controlFile({
-      version,
-      architecture: debianArchitecture,
-      installedKiB: Math.ceil(bytes / 1024),
-      depends: dependenciesOf(elf.map(([, each]) => each)),
-      description: manifest.description,
-    }),
-    md5sums: md5sums(contents),
-    postinst: maintainerScript('postinst', version),
-    postrm: maintainerScript('postrm', version),
-  };
+}
+
+/** @param {Readonly<Record<string, Buffer>>} contents */
+function kibibytes(contents) {
+  return Math.ceil(Object.values(contents).reduce((sum, each) => sum + each.length, 0) / 1024);
+}
+
+/**
+ * Builds the package of a tree, places it where the user wants it, and prints its path.
+ *
+ * @param {string} name
+ * @param {string} tree
+ * @param {Readonly<Record<string, string>>} control the files of its control part but md5sums
+ */
+function buildPackage(name, tree, control) {
+  const sums = md5sums(contentsOf(tree));
   mkdirSync(join(tree, 'DEBIAN'));
-  for (const [name, text] of Object.entries(control)) writeFileSync(join(tree, 'DEBIAN', name), text);
+  for (const [file, text] of Object.entries({ ...control, md5sums: sums }))
+    writeFileSync(join(tree, 'DEBIAN', file), text);
   const seconds = commitSeconds();
   settle(tree, seconds);
-  const file = join(work, `cfs-mount_${version}_${debianArchitecture}.deb`);
+  const file = join(work, `${name}_${version}_${debianArchitecture}.deb`);
   // One thread: the division of the data by xz must not depend on the machine.
   const how = flags.fast ? ['-Zgzip', '-z1'] : ['-Zxz', '--threads-max=1'];
   execFileSync('dpkg-deb', ['--root-owner-group', ...how, '--build', tree, file], {
@@ -117,8 +152,6 @@ try {
   rmSync(out, { force: true });
   copyFileSync(file, out);
   console.log(out);
-} finally {
-  rmSync(work, { recursive: true, force: true });
 }
 
 /** SOURCE_DATE_EPOCH, or the time of the commit. */
@@ -142,5 +175,7 @@ function settle(path, seconds) {
 
 /** @param {string} path */
 function isProgram(path) {
-  return /\/package\/bin\/[^/]+$|\/prebuilds\/[^/]+\/cfs-[a-z]+$|\/DEBIAN\/(postinst|postrm)$/.test(path);
+  return /\/package\/bin\/[^/]+$|\/prebuilds\/[^/]+\/cfs-[a-z]+$|\/libexec\/cfs-sidebar$|\/DEBIAN\/(postinst|postrm)$/.test(
+    path,
+  );
 }

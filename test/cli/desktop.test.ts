@@ -43,6 +43,7 @@ testUnless(missingFile(PERL))('the entry names the thumbnailer that the desktop 
   const text = readFileSync(`${folder}/cfs-mount.thumbnailer`, 'utf8');
   expect(text).toBe(thumbnailerEntry('/bin/sh -s %s %u %o'));
   expect(said).toContain('pictures outside a mount: /bin/sh -s %s %u %o');
+  expect(said).toContain('after its next start (Nautilus: nautilus -q)');
 });
 
 /** [S-desktop-3] */

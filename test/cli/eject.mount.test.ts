@@ -2,10 +2,13 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
-import { titled } from '../harness/requirement.ts';
+import { testUnless, titled } from '../harness/requirement.ts';
 
 const missing = missingForMounts();
+/** Set by `npm run soak -- desktop`: the drain takes its five seconds. */
+const MEGABYTES = Number(process.env.CFS_EJECT_MB ?? 0);
 
 describe.skipIf(missing !== null)(titled('an eject', missing), () => {
   let mount: MountFixture;
@@ -62,4 +65,28 @@ describe.skipIf(missing !== null)(titled('an eject', missing), () => {
     await mount.unmountFromOutside();
     expect(shown()).toEqual([notice]);
   });
+
+  /** [S-notice-2] */
+  testUnless(MEGABYTES === 0 ? 'CFS_EJECT_MB' : null)(
+    'a file that is too long for the drain on a slow line causes the notice, and arrives after the next mount',
+    { timeout: 300_000 },
+    async () => {
+      onTestFailed(mount.printLogs);
+      await mount.mount(['--settle', '100ms', '--up-limit', '1MB']); // 8 Mbit/s
+      const before = shown().length;
+      await mount.run(`head -c ${MEGABYTES}000000 /dev/urandom > long.bin`);
+      const begunMs = performance.now();
+      await mount.unmountFromOutside();
+      tellFigures(
+        `${MEGABYTES} MB at 8 Mbit/s: notice ${((performance.now() - begunMs) / 1000).toFixed(1)} s after the eject`,
+      );
+      expect(shown().slice(before)).toEqual([expect.stringContaining('; 1 change is kept here and pushed after')]);
+
+      await mount.mount(['--settle', '100ms']);
+      await mount.sync();
+      expect((await mount.server.reader.entries()).get('long.bin')).toBeDefined();
+      await mount.unmountFromOutside();
+      expect(shown()).toHaveLength(before + 1);
+    },
+  );
 });

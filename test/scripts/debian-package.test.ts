@@ -217,3 +217,28 @@ test('the maintainer scripts run only these programs, none of which starts a ser
   expect([...new Set(programs)].sort()).toEqual(['cp', 'ln', 'mkdir', 'mv', 'readlink', 'rm', 'rmdir']);
   expect(programsOf('if ! systemctl start x; then curl "$1" || true; fi')).toEqual(['curl', 'systemctl', 'true']);
 });
+
+const desktop = await script('desktop-package');
+
+testUnless(missingPrograms('pkg-config', 'make') ?? desktop.missingForDesktop(process.arch))(
+  'the desktop package has the extension, the sidebar and the emblems, and depends on its own cfs-mount',
+  () => {
+    const tree = join(directory, 'desktop');
+    desktop.placeDesktop(tree, directory);
+    const control = desktop.desktopControlFile({ version: '1.2.3-1', architecture: 'amd64', installedKiB: 7 });
+
+    const files = program.filesOf(tree);
+    expect(files).toContainEqual(expect.stringMatching(/^usr\/lib\/.*\/nautilus\/extensions-4\/libcfs-nautilus\.so$/));
+    expect(files).toEqual(
+      expect.arrayContaining([
+        'usr/libexec/cfs-sidebar',
+        'usr/share/cloud-providers/cfs-mount.ini',
+        'usr/share/dbus-1/services/cfs.mount.Sidebar.service',
+        'usr/share/doc/cfs-desktop/copyright',
+        'usr/share/icons/hicolor/scalable/emblems/emblem-cfs-pending.svg',
+      ]),
+    );
+    expect(control).toMatch(/^Package: cfs-desktop$/m);
+    expect(control).toMatch(/^Depends: cfs-mount \(= 1\.2\.3-1\), libc6, libcloudproviders0 \(>= [\d.]+\), /m);
+  },
+);

@@ -41,6 +41,7 @@ export function installDesktop(deps: DesktopDeps): number {
       : `pictures outside a mount: ${visible(other)}\n`,
   );
   sayHowToGetEmblems(deps.print);
+  deps.print('a file manager that is running uses this after its next start (Nautilus: nautilus -q)\n');
   return exitCode('ok');
 }
 
@@ -51,11 +52,10 @@ function sayHowToGetEmblems(print: (text: string) => void): void {
     existsSync(join(libraries, folder, 'nautilus/extensions-4/libcfs-nautilus.so')),
   );
   const source = fileURLToPath(new URL('../../../desktop', import.meta.url));
-  // The Debian package has no sources.
-  if (isInstalled || !existsSync(source)) return;
-  print(
-    `emblems and a menu in Nautilus, and the sidebar, are for all users of this machine: sudo make -C ${visible(source)} install\n`,
-  );
+  if (isInstalled) return;
+  // The Debian package of the programs has no sources.
+  const how = existsSync(source) ? `sudo make -C ${visible(source)} install` : 'install the package cfs-desktop';
+  print(`emblems and a menu in Nautilus, and the sidebar, are for all users of this machine: ${how}\n`);
 }
 
 /** `cfs desktop uninstall`: also a success where nothing is installed. */
