@@ -7,7 +7,7 @@
 //   npm run soak -- crashes 2000    SIGKILL at every step and at any moment: 2,000 kills; 1,000 by default
 //   npm run soak -- kernel          one mount for a minute: 32 threads of mixed calls, 8 finds
 //   npm run soak -- model           1,000,000 operations beside a plain directory
-//   npm run soak -- nfs             1,000,000 mutated records, a walk of 10,000 folders, 20 seeds × 5,000 operations and 20 deaths, for NFS
+//   npm run soak -- nfs             1,000,000 mutated records, a walk of 10,000 folders, 20 seeds × 5,000 operations, 20 deaths, 50 starts, for NFS
 //   npm run soak -- serve           10,000 random operations on both back ends of the service, and copies between them
 //   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
 //   npm run soak -- packages        the Debian package in bare Debian 12 and 13 roots, and that for arm64 under qemu-user

@@ -19,12 +19,15 @@ const MODULE = new URL('as-darwin.mjs', import.meta.url).pathname;
 const START_MS_MAX = 60_000;
 const COMMANDS = {
   mount_nfs:
-    'printf "%s\\n" "$@" > $CFS_TEST_DARWIN/words.new && mv $CFS_TEST_DARWIN/words.new $CFS_TEST_DARWIN/words\nuntil [ -e $CFS_TEST_DARWIN/table ]; do sleep 0.05; done',
+    'printf "%s\\n" "$@" > $CFS_TEST_DARWIN/words.new && mv $CFS_TEST_DARWIN/words.new $CFS_TEST_DARWIN/words\nuntil [ -e $CFS_TEST_DARWIN/table ]; do [ ! -e $CFS_TEST_DARWIN/refused ] || exit 1; sleep 0.05; done',
   mount: 'cat $CFS_TEST_DARWIN/table 2> /dev/null',
   umount: 'echo "$@" >> $CFS_TEST_DARWIN/unmounted; rm -f $CFS_TEST_DARWIN/table',
   fusermount3: 'echo "$0 $@" >> $CFS_TEST_DARWIN/wrong; exit 1',
   diskutil: 'echo "$0 $@" >> $CFS_TEST_DARWIN/wrong; exit 1',
 };
+
+/** Another program asked for the root before the mount command: that fails, as it does for a kernel. */
+export class RootTaken extends Error {}
 
 /**
  * The ground for the built program as on macOS: `as-darwin.mjs` hides what macOS does not have. The test is the kernel: the false mount_nfs waits
@@ -77,12 +80,13 @@ export class DarwinGround {
     return runCommand(this.command(program, words), { env: this.env, anyExitCode: true });
   }
 
-  /** Takes the root as a kernel does while the mount command runs. @param hasEnded why none will run */
+  /** Takes the root as a kernel does while the mount command runs. @param hasEnded why none will run. @throws RootTaken */
   async accept(
     hasEnded: () => string | null,
     isPersistent = false,
   ): Promise<{ readonly client: NfsClient; readonly root: Buffer; readonly port: number; readonly path: string }> {
     const file = join(this.folder, 'words');
+    rmSync(join(this.folder, 'refused'), { force: true });
     await vi.waitUntil(() => existsSync(file) || hasEnded() !== null, { timeout: START_MS_MAX });
     if (!existsSync(file)) throw new Error(`no mount command: ${hasEnded()}`);
     const words = readFileSync(file, 'utf8').trim().split('\n');
@@ -92,7 +96,12 @@ export class DarwinGround {
     const port = Number(/port=(\d+)/.exec(words.join(' '))?.[1]);
     const client = await NfsClient.connect(port, undefined, { isPersistent });
     const path = source.slice(source.indexOf(':') + 1);
-    const root = await client.mnt(path);
+    const root = await client.mnt(path).catch(() => null);
+    if (root === null) {
+      client.close();
+      writeFileSync(join(this.folder, 'refused'), '');
+      throw new RootTaken();
+    }
     const table = join(this.folder, 'table');
     writeFileSync(`${table}.new`, `${source} on ${this.directory} (nfs, nodev, nosuid, mounted by someone)\n`);
     renameSync(`${table}.new`, table);

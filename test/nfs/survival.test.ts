@@ -1,15 +1,10 @@
 import { createHash } from 'node:crypto';
-import { readdirSync, readFileSync, renameSync } from 'node:fs';
+import { renameSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
-import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
-import { pathsOf } from '../../src/config/paths.ts';
-import { accountFileOf, writeAccountFile } from '../../src/mount/account-file.ts';
-import { accountStates } from '../../src/mount/running-mounts.ts';
-import { ReferenceServer } from '../harness/reference-server.ts';
-import { DarwinGround } from './darwin-ground.ts';
+import { DarwinMount } from './darwin-mount.ts';
 import { NfsClient } from './nfs-client.ts';
 
 /**
@@ -25,69 +20,12 @@ const WAIT_MS_MAX = 60_000;
 const PIECE_BYTES = 30_000;
 const WRITERS = 3;
 
-const ground = new DarwinGround();
-let server: ReferenceServer;
-let accountFile: string;
+let mount: DarwinMount;
 
 beforeAll(async () => {
-  server = await ReferenceServer.start();
-  const { url, username, application, accessKeyId, privateAccessKey } = server.account;
-  const { refreshToken, user } = await server.reader.session();
-  const userId = user.slice(user.lastIndexOf('/') + 1);
-  const account = { username, application, accessKeyId, privateAccessKey, refreshToken, origin: url, userId };
-  accountFile = accountFileOf(pathsOf(ground.env), account);
-  writeAccountFile(accountFile, account);
+  mount = await DarwinMount.prepare();
 }, WAIT_MS_MAX);
-
-afterAll(async () => {
-  const pid = await servingProcess();
-  if (pid !== null) process.kill(pid, 'SIGKILL');
-  await server?.dispose();
-  ground.dispose();
-});
-
-async function mounted(): Promise<Awaited<ReturnType<DarwinGround['accept']>>> {
-  let outcome: string | null = null;
-  const launched = ground.run('cfs-mount', ground.directory).then(({ code, stderr }) => {
-    outcome = `${code} ${stderr}`;
-    return code;
-  });
-  const accepted = await ground.accept(() => outcome, true);
-  expect(await launched, outcome ?? '').toBe(0);
-  return accepted;
-}
-
-async function servingProcess(): Promise<number | null> {
-  const [account] = await accountStates(pathsOf(ground.env));
-  return account?.status?.pid ?? null;
-}
-
-/** @returns the process that was killed */
-async function killServing(): Promise<number> {
-  const pid = await servingProcess();
-  if (pid === null) throw new Error(`no process serves the mount\n${log()}`);
-  process.kill(pid, 'SIGKILL');
-  return pid;
-}
-
-/** Kills the process of the mount. @returns its successor */
-async function killAndWait(): Promise<number> {
-  const pid = await killServing();
-  return vi.waitUntil(
-    async () => {
-      const next = await servingProcess().catch(() => null);
-      return next !== null && next !== pid ? next : null;
-    },
-    { timeout: WAIT_MS_MAX, interval: 100 },
-  );
-}
-
-function log(): string {
-  const accounts = join(ground.folder, 'state/cfs/accounts');
-  return readdirSync(accounts)
-    .map((name) => readFileSync(join(accounts, name, 'mount.log'), 'utf8').slice(-6_000))
-    .join('\n');
-}
+afterAll(() => mount?.dispose());
 
 /** Another program that knows the exported path: the mount table shows it. @returns what it got */
 async function intrude(port: number, path: string): Promise<string | null> {
@@ -133,8 +71,8 @@ async function save(client: NfsClient, file: Buffer, bytes: Buffer): Promise<voi
 test('programs continue while the process of the mount is killed, nothing is lost or done twice, and no other program gets in', {
   timeout: 4 * WAIT_MS_MAX + KILLS * (BETWEEN_KILLS_MS + WAIT_MS_MAX),
 }, async () => {
-  onTestFailed(() => console.error(log()));
-  const { client, root, port, path } = await mounted();
+  onTestFailed(() => console.error(mount.log()));
+  const { client, root, port, path } = await mount.mount();
   const expected = new Map<string, string>();
   const failures: unknown[] = [];
   let isOver = false;
@@ -174,12 +112,12 @@ test('programs continue while the process of the mount is killed, nothing is los
     }
     return attempts;
   })();
-  const generations = new Set([await servingProcess()]);
+  const generations = new Set([await mount.process()]);
   for (let kill = 0; kill < KILLS && !isOver; kill++) {
     const [readsBefore, sinceMs] = [reads, performance.now()];
     const isTime = (): boolean => reads > readsBefore + WRITERS && performance.now() - sinceMs > BETWEEN_KILLS_MS;
     await vi.waitUntil(() => isOver || isTime(), { timeout: WAIT_MS_MAX });
-    generations.add(await killAndWait());
+    generations.add(await mount.killAndContinue());
   }
   const readsBefore = reads;
   await vi.waitUntil(() => isOver || reads > readsBefore + WRITERS, { timeout: WAIT_MS_MAX });
@@ -189,9 +127,9 @@ test('programs continue while the process of the mount is killed, nothing is los
   expect(failures).toEqual([]);
   expect(generations.size).toBe(KILLS + 1);
 
-  const sync = await ground.run('cfs', 'sync', '--wait');
+  const sync = await mount.ground.run('cfs', 'sync', '--wait');
   expect(sync.code, sync.stderr).toBe(0);
-  const stored = await server.reader.digests();
+  const stored = await mount.server.reader.digests();
   const files = [...stored].filter(([path]) => expected.has(path));
   expect(new Map(files)).toEqual(expected);
   const names = [...stored.keys()].filter(
@@ -199,9 +137,9 @@ test('programs continue while the process of the mount is killed, nothing is los
   );
   expect(names, 'conflict copies and drafts').toEqual([]);
 
-  const pid = (await servingProcess()) ?? -1;
-  expect((await ground.run('cfs', 'umount')).code).toBe(0);
-  expect(ground.unmounted).toBe(`${ground.directory}\n`);
+  const pid = (await mount.process()) ?? -1;
+  expect((await mount.ground.run('cfs', 'umount')).code).toBe(0);
+  expect(mount.ground.unmounted).toBe(`${mount.ground.directory}\n`);
   await vi.waitUntil(() => processLife(pid) === 'ended', { timeout: WAIT_MS_MAX });
   await vi.waitUntil(() => isRefused(port), { timeout: WAIT_MS_MAX, interval: 100 });
   client.close();
@@ -210,18 +148,18 @@ test('programs continue while the process of the mount is killed, nothing is los
 test('a mount whose process cannot be started again is taken away, and its port is free only then', {
   timeout: 4 * WAIT_MS_MAX,
 }, async () => {
-  onTestFailed(() => console.error(log()));
-  const { client, root, port } = await mounted();
+  onTestFailed(() => console.error(mount.log()));
+  const { client, root, port } = await mount.mount();
   const file = await client.create(root, 'closed.txt');
   await save(client, file, Buffer.from('closed'));
-  const pid = await servingProcess();
-  renameSync(accountFile, `${accountFile}.away`);
+  const pid = await mount.process();
+  renameSync(mount.accountFile, `${mount.accountFile}.away`);
 
   process.kill(pid ?? Number.NaN, 'SIGKILL');
-  await vi.waitUntil(() => /^-f /m.test(ground.unmounted), { timeout: WAIT_MS_MAX });
-  expect(ground.unmounted.split('\n').at(-2)).toBe(`-f ${ground.directory}`);
-  expect(ground.isMounted).toBe(false);
-  renameSync(`${accountFile}.away`, accountFile);
+  await vi.waitUntil(() => /^-f /m.test(mount.ground.unmounted), { timeout: WAIT_MS_MAX });
+  expect(mount.ground.unmounted.split('\n').at(-2)).toBe(`-f ${mount.ground.directory}`);
+  expect(mount.ground.isMounted).toBe(false);
+  renameSync(`${mount.accountFile}.away`, mount.accountFile);
   await vi.waitUntil(() => isRefused(port), { timeout: WAIT_MS_MAX, interval: 100 });
   client.close();
 });
