@@ -54,7 +54,19 @@ function lifeOf(pid) {
     // A zombie has ended too. It stays until its parent waits for it; in a container that may never happen.
     return 'ZX'.includes(fields[0]) ? `${pid} has ended` : `${pid} ${fields[19]}`;
   } catch {
-    return `${pid} has ended`;
+    return isListed(pid) ? `${pid}` : `${pid} has ended`;
+  }
+}
+
+/**
+ * For systems without /proc.
+ * @param {number} pid
+ */
+function isListed(pid) {
+  try {
+    return process.kill(pid, 0);
+  } catch (error) {
+    return /** @type {NodeJS.ErrnoException} */ (error).code === 'EPERM';
   }
 }
 
@@ -163,7 +175,9 @@ const nativeBuilt = nativeHash.digest('hex');
 const nativeStamp = join(native, 'build/.bootstrap');
 // Without a compiler `npm test` has no addon: it skips the tests that need it.
 const canCompile = !missingPackages('start').some((name) => name === 'gcc' || name === 'libc6-dev');
+// On macOS the mount works without it.
 if (
+  process.platform === 'linux' &&
   (canCompile || !forTests) &&
   (!stampIs(nativeStamp, nativeBuilt) || !existsSync(join(native, 'build/fuse-kernel.node')))
 ) {

@@ -85,8 +85,9 @@ export const LISTS = {
   ],
 };
 
-/** Debian packages that this machine lacks, of the named lists. @param {string[]} lists keys of `LISTS` */
+/** Debian packages that this machine lacks, of the named lists; none on macOS, whose mount needs none. @param {string[]} lists keys of `LISTS` */
 export function missingPackages(...lists) {
+  if (process.platform !== 'linux') return [];
   return lists.flatMap((list) => LISTS[list].filter((each) => !isThere(each)).map(({ name }) => name));
 }
 

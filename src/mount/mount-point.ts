@@ -32,10 +32,13 @@ export function checkFuse(
     uid: process.geteuid?.() ?? 0,
     fusermount: findFusermount(),
   },
+  platform: NodeJS.Platform = process.platform,
 ): void {
   const refuse = (sentence: string): never => {
     throw new UsageError(sentence, exitCode('noFuse'));
   };
+  if (platform === 'darwin')
+    refuse('this program has no FUSE on macOS: leave --binding out, and the mount uses NFS (experimental)');
   try {
     accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
   } catch (error) {

@@ -26,6 +26,13 @@ function refusalOf(run: () => unknown): { message: string; exitCode: number } {
   return expect.fail('nothing was refused');
 }
 
+test('on macOS the refusal of a FUSE binding names the way that works', () => {
+  const refusal = refusalOf(() => checkFuse({ uid: 501, fusermount: null }, 'darwin'));
+
+  expect(refusal.message).toContain('leave --binding out');
+  expect(refusal.exitCode).toBe(exitCode('noFuse'));
+});
+
 test('an empty directory is taken, also through a link', () => {
   mkdirSync(join(directory, 'empty'));
   symlinkSync('empty', join(directory, 'link'));

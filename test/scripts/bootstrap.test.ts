@@ -103,6 +103,31 @@ test.skipIf(missing !== null).each(['ccache clang -m64', ' clang'])(
   },
 );
 
+test('on macOS a clone is set up without Debian packages, a compiler and the addon, and the next start prints nothing', () => {
+  for (const name of ['fusermount3', 'cc']) rmSync(at('bin', name));
+  rmSync(at('native-deps/fuse-kernel/build/fuse-kernel.node'));
+  writeFileSync(at('scripts/build-native.mjs'), 'process.exit(1);');
+  const env = { NODE_OPTIONS: `--import ${join(PROJECT, 'test/nfs/as-darwin.mjs')}` };
+
+  const { status, stderr } = bootstrap(env);
+
+  expect(stderr).not.toContain('apt-get');
+  expect(status, stderr).toBe(0);
+  // The files that the compiler and the bundler would have made.
+  for (const name of [
+    'mount/mounting-process.cjs',
+    'mount/mount-worker.cjs',
+    'cli/cfs.cjs',
+    'cli/cfs-mount.cjs',
+    'web/page/page.js',
+    'web/page/vendor.js',
+  ]) {
+    mkdirSync(join(at('dist', name), '..'), { recursive: true });
+    writeFileSync(at('dist', name), '');
+  }
+  expect(bootstrap(env)).toEqual(expect.objectContaining({ status: 0, stderr: '' }));
+});
+
 testUnless(missing)(
   'two at the same time, as npm start and npm test in a fresh clone, go one after the other',
   async () => {
