@@ -444,8 +444,9 @@ export class FileSystem implements FileSystemOps {
 
   #remove(parent: Inode, name: string, what: 'file' | 'folder'): void {
     this.mayWrite();
-    this.#removals.losing(parent, name, true);
-    const { removed } = this.#tree.remove(parent, name, what);
+    const { removed } = this.#tree.remove(parent, name, what, (node) =>
+      this.#removals.losing(parent, name, true, node),
+    );
     this.#removals.left(parent, removed, name);
     this.#removals.lost(removed);
   }

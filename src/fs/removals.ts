@@ -22,10 +22,10 @@ export class Removals {
     this.#cache = deps.cache;
   }
 
-  /** The entry is about to lose `name` in `folder`; `isLast`: and gets no other one. */
-  losing(folder: Inode, name: string, isLast: boolean): void {
+  /** The entry is about to lose `name` in `folder`; `isLast`: and gets no other one. `entry`: if the caller has it already. */
+  losing(folder: Inode, name: string, isLast: boolean, entry?: NodeRecord): void {
     if (!this.#handles.isRecorded) return;
-    const node = this.#tree.child(folder, name);
+    const node = entry ?? this.#tree.child(folder, name);
     if (node === undefined) return;
     this.#handles.leaving(folder, node.ino, name);
     if (isLast) this.#view.losing(node);

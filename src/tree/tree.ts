@@ -296,7 +296,12 @@ export class Tree {
    * @throws FsError ENOENT · EISDIR · ENOTDIR · ENOTEMPTY (also for a folder whose entries are not known yet: list it
    * first)
    */
-  remove(parent: Inode, name: string, what: 'file' | 'folder'): { readonly removed: NodeRecord } {
+  remove(
+    parent: Inode,
+    name: string,
+    what: 'file' | 'folder',
+    before?: (node: NodeRecord) => void,
+  ): { readonly removed: NodeRecord } {
     const nowMs = this.#clock.nowMs();
     const removed = this.#store.transact((tx) => {
       liveFolder(tx, parent);
@@ -305,6 +310,7 @@ export class Tree {
       if (what === 'file' && node.kind === 'folder') throw new FsError('EISDIR');
       if (what === 'folder' && node.kind !== 'folder') throw new FsError('ENOTDIR');
       if (what === 'folder') mustBeEmpty(tx, node);
+      before?.(node);
       if (this.#isTrashedThere(tx, node)) this.#removeTrashed(tx, node, nowMs);
       else writeNode(tx, node, { ...node, local: null }, nowMs);
       touch(tx, parent, timespecOfMs(nowMs), nowMs);
