@@ -1,10 +1,11 @@
 // Random operations on both back ends of `cfs serve`, each the oracle of the other. Copies between them that are killed. And
-// the conformance suite of a mount in front of three servers.
+// the conformance and fault suites in front of three servers.
 export const project = ['unit', 'mount'];
 export const files = [
   'test/server/twins/twins.test.ts',
   'test/server/serve-copy.mount.test.ts',
   'test/conformance/several-servers.mount.test.ts',
+  'test/faults/several-servers.mount.test.ts',
 ];
 export const environment = (operations = '10000') => ({
   CFS_BACK_END_OPERATIONS: operations,

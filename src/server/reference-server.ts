@@ -147,13 +147,13 @@ export class ReferenceServer {
     return this.#lines.waiting;
   }
 
-  /** The fault rules; setting them resets their counts. @throws TypeError for an invalid rule */
+  /** The fault rules; setting them resets their counts. Servers that get one plan count together. @throws TypeError for an invalid rule */
   get faults(): readonly FaultRule[] {
     return this.#dispatcher.faults.rules;
   }
 
-  set faults(rules: readonly FaultRule[]) {
-    this.#dispatcher.faults = new FaultPlan(rules);
+  set faults(rules: readonly FaultRule[] | FaultPlan) {
+    this.#dispatcher.faults = rules instanceof FaultPlan ? rules : new FaultPlan(rules);
   }
 
   /** Number of open connections. */

@@ -1,223 +1,26 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import type { FaultRule } from '../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../src/server/reference-server.ts';
 import { FAST_DISK } from '../harness/fast-disk.ts';
-import { signUp, TEST_PASSWORD, type TestUser } from '../server/raw-client.ts';
-import {
-  eventually,
-  FAULTS,
-  faultOf,
-  inMount,
-  onService,
-  type Place,
-  REQUESTS,
-  type Request,
-  SHARER_SHOWN,
-} from './fault-matrix.ts';
-import { FaultySide, LONG_WAITS, SHORT_WAITS, SOME_WAITS, type Waits } from './faulty-side.ts';
+import { faultSuite } from './fault-suite.ts';
 
-/**
- * Every kind of request meets every kind of trouble, once and for as long as it is asked: the outcome is what docs/faults.md
- * says, and when the trouble is over the service has what is here, nothing less and nothing twice.
- *
- * CFS_WRITE_FAULTS=1 writes the document anew; look at what changed before it is committed.
- */
-const DOCUMENT = fileURLToPath(new URL('../../docs/faults.md', import.meta.url));
-/** Cells at a time, each on a server of its own: faults are the server's. Most of what takes time is waiting in vain. */
-const LANES = 12;
-/** Whose account is mounted whole, and who shares something with him. */
-const [HOLDER, SHARER] = ['holder@example.com', 'sharer@example.com'];
-/** All of the account, whatever became of a listing of it. */
-const ACCOUNT = [
-  'Documents/',
-  'Magic Briefcase/',
-  'Mobile Photos/',
-  'Shared with me/',
-  `${SHARER_SHOWN}/`,
-  `${SHARER_SHOWN}/Mobile Photos/`,
-  'Web Archive/',
-  'Workspaces/',
-  'Workspaces/Laptop/',
-  'Workspaces/Laptop/Documents -> ../../Documents',
-];
-
-interface Cell {
-  readonly request: Request;
-  readonly column: (typeof FAULTS)[number];
-  readonly times: 1 | 'always';
-  readonly waits: Waits;
-}
-
-interface Lane {
-  readonly directory: string;
-  readonly server: ReferenceServer;
-  readonly user: TestUser;
-  readonly holder: TestUser;
-}
-
-const lanes: Lane[] = [];
-beforeAll(async () => {
-  for (let lane = 0; lane < LANES; lane++) {
+faultSuite('each request × each trouble', {
+  missing: null,
+  lanes: 12,
+  async open() {
     const directory = mkdtempSync(join(FAST_DISK, 'cfs-faults-'));
     const server = await ReferenceServer.open({ dataDirectory: directory });
-    const user = await signUp(server, SHARER);
-    const holder = await signUp(server, HOLDER);
-    await server.administration.addWorkspace(HOLDER, 'Laptop', { syncFolders: ['Documents'] });
-    await server.administration.share(SHARER, '3', HOLDER, { writeAllowed: true });
-    lanes.push({ directory, server, user, holder });
-  }
-});
-afterAll(async () => {
-  for (const { directory, server } of lanes) {
-    server.faults = [];
-    await server.close({ graceMs: 0 });
-    rmSync(directory, { recursive: true });
-  }
-});
-
-describe('each request × each trouble', () => {
-  const outcomes = new Map<string, string>();
-  const wrong: string[] = [];
-
-  test('after a fault of any request nothing is lost or duplicated', { timeout: 400_000 }, async () => {
-    // What waits in vain goes first: it takes seconds, and no processor.
-    const cells = REQUESTS.flatMap((request) =>
-      FAULTS.flatMap((column) =>
-        ([1, 'always'] as const).map((times): Cell => {
-          return { request, column, times, waits: waitsOf(request, column[0], times) };
-        }),
-      ),
-    ).sort((a, b) => a.waits.readTimeoutMs - b.waits.readTimeoutMs);
-    let next = 0;
-    const work = async (lane: Lane): Promise<void> => {
-      for (let cell = cells[next++]; cell !== undefined; cell = cells[next++]) {
-        const key = keyOf(cell.request, cell.column[0], cell.times);
-        outcomes.set(
-          key,
-          await outcomeOf(lane, cell, next).catch((error: Error) => {
-            wrong.push(`${key}: ${error.message}`);
-            return 'WRONG';
-          }),
-        );
-      }
+    return {
+      origin: server.origin,
+      administration: server.administration,
+      set faults(rules: readonly FaultRule[]) {
+        server.faults = rules;
+      },
+      async close() {
+        await server.close();
+        rmSync(directory, { recursive: true });
+      },
     };
-    await Promise.all(lanes.map(work));
-
-    expect(wrong).toEqual([]);
-  });
-
-  test('has the outcome that docs/faults.md says', () => {
-    const text = readFileSync(DOCUMENT, 'utf8');
-    const [before, rest] = split(text, '<!-- outcomes, written by test/faults -->\n');
-    const [, after] = split(rest, '<!-- end of outcomes -->\n');
-    const now = `${before}<!-- outcomes, written by test/faults -->\n${tablesOf(outcomes)}<!-- end of outcomes -->\n${after}`;
-    if (process.env.CFS_WRITE_FAULTS === '1') writeFileSync(DOCUMENT, now);
-    else expect(now).toBe(text);
-  });
+  },
 });
-
-async function outcomeOf(lane: Lane, { request, column, times, waits }: Cell, number: number): Promise<string> {
-  const fault = faultOf(column, request);
-  if (fault === null) return '–';
-  const { server } = lane;
-  server.faults = [];
-  const { shows = 'folder', deletion, isDownLimited = false } = request;
-  const user = shows === 'account' ? lane.holder : lane.user;
-  const folder =
-    shows === 'account'
-      ? `${server.origin}/user/${user.uid}/folders`
-      : await user.client.createFolder(user.folder('2'), `cell ${number}`);
-  const { origin } = server;
-  const root = folder as ResourceUrl;
-  const side = await FaultySide.build({ origin, user, root, shows, waits, deletion, isDownLimited });
-  try {
-    const signIn = () => side.service.signIn({ username: user.email, password: TEST_PASSWORD });
-    const there: Place = { side, client: user.client, folder, signIn };
-    await request.prepare?.(there);
-    const { on, path, after } = request;
-    server.faults = [...(after === undefined ? [] : [after]), { on, path, times, then: fault }];
-    const outcome = await request.act(there);
-    server.faults = [];
-    if (request.group === 'login') return outcome;
-    await side.recover();
-    await request.again?.(there);
-    await eventually(async () => {
-      const here = await inMount(side);
-      const there = shows === 'account' ? ACCOUNT : await onService(user.client, folder);
-      expect(there, 'what the service has, and what is here').toEqual(here);
-    });
-    return outcome;
-  } finally {
-    server.faults = [];
-    await side.close();
-  }
-}
-
-/** How long a line may be silent: longer than a service that is well is, on a busy machine. */
-const SILENCE_MS = 5_000;
-
-/**
- * Silence ends by somebody's patience, and so does what the document says ends with ETIMEDOUT, or with EIO however often it is asked.
- * Everything else has all the time that a busy machine takes: short of it, what is tried again would be given up too early.
- */
-function waitsOf(request: Request, column: string, times: 1 | 'always'): Waits {
-  // Whoever reads gives up before the line does, as in life, and not at about the same time.
-  if (column === 'hang' && request.group === 'read') return { ...SHORT_WAITS, silenceMs: LONG_WAITS.silenceMs };
-  const outcome = DOCUMENTED[times === 1 ? 0 : 1]?.get(nameOf(request))?.get(column);
-  // What comes of it is asked of a service that may have a second's work to do for the answer.
-  if (column === 'hang') return outcome === '✓' ? { ...LONG_WAITS, silenceMs: SILENCE_MS } : SHORT_WAITS;
-  if (outcome === 'ETIMEDOUT' || outcome === undefined) return SHORT_WAITS;
-  return outcome === 'EIO' && times === 'always' ? SOME_WAITS : LONG_WAITS;
-}
-
-/** What the document says, by request and trouble: once, and whenever it is asked. */
-const DOCUMENTED = ['### Once', '### Whenever it is asked'].map((title) => {
-  const [, table] = split(readFileSync(DOCUMENT, 'utf8'), `${title}\n\n`);
-  const [columns = [], , ...rows] = (table.split('\n\n')[0] ?? '')
-    .split('\n')
-    .map((line) => line.split('|').map((cell) => cell.trim()));
-  return new Map(rows.map((cells) => [cells[1], new Map(columns.map((column, at) => [column, cells[at]]))]));
-});
-
-function nameOf({ group, name }: Request): string {
-  return `${group}: ${name}`;
-}
-
-function keyOf(request: Request, column: string, times: 1 | 'always'): string {
-  return `${nameOf(request)} × ${column} × ${times}`;
-}
-
-function tablesOf(outcomes: ReadonlyMap<string, string>): string {
-  const table = (times: 1 | 'always'): string => {
-    const rows = REQUESTS.map((request) => {
-      const cells = FAULTS.map(([column]) => shown(outcomes.get(keyOf(request, column, times))));
-      return `| ${nameOf(request)} | ${cells.join(' | ')} |`;
-    });
-    const head = `| | ${FAULTS.map(([column]) => column).join(' | ')} |`;
-    return [head, `|${' --- |'.repeat(FAULTS.length + 1)}`, ...rows, ''].join('\n');
-  };
-  return `\n### Once\n\n${table(1)}\n### Whenever it is asked\n\n${table('always')}\n`;
-}
-
-/** In the words of docs/faults.md. */
-const SHOWN: ReadonlyMap<string, string> = new Map([
-  ['works', '✓'],
-  ['done', '✓'],
-  ['offline', 'waits'],
-  ['TransportError', 'no answer'],
-  ['SignInError', 'refused'],
-  ['ApiError', 'not now'],
-]);
-
-function shown(outcome = '?'): string {
-  return SHOWN.get(outcome) ?? outcome;
-}
-
-function split(text: string, mark: string): [string, string] {
-  const at = text.indexOf(mark);
-  if (at < 0) throw new Error(`docs/faults.md lacks ${mark}`);
-  return [text.slice(0, at), text.slice(at + mark.length)];
-}

@@ -4,7 +4,9 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
+import { FaultPlan, type FaultRule } from '../../../src/server/fault-plan.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
+import type { AdministrationRules } from '../../../src/server/rules.ts';
 import { ServerReader, type SignIn } from '../../harness/server-reader.ts';
 import { miscounts } from './miscounts.ts';
 import { PostgresServer } from './postgres-server.ts';
@@ -13,7 +15,8 @@ const SERVERS = 3;
 
 interface Parts {
   readonly directory: string;
-  readonly postgres: PostgresServer;
+  /** Null: another test closes it. */
+  readonly postgres: PostgresServer | null;
   readonly url: string;
   readonly balancer: Server;
   readonly servers: readonly ReferenceServer[];
@@ -31,10 +34,11 @@ export class BalancedServers {
     this.#parts = parts;
   }
 
-  static async start(): Promise<BalancedServers> {
+  /** @param shared a database server that stays when these servers go */
+  static async start(shared?: PostgresServer): Promise<BalancedServers> {
     const directory = mkdtempSync(join(tmpdir(), 'cfs-balanced-'));
-    const postgres = await PostgresServer.start();
-    const url = await postgres.newDatabase();
+    const own = shared === undefined ? await PostgresServer.start() : null;
+    const url = await ((shared ?? own) as PostgresServer).newDatabase();
     const ports: number[] = [];
     const balancer = await startBalancer(ports);
     const publicOrigin = `http://127.0.0.1:${(balancer.address() as AddressInfo).port}`;
@@ -52,7 +56,17 @@ export class BalancedServers {
     const application = await administration.addApplication('cfs-mount');
     const keys = await administration.addKeyPair(username);
     const account = { url: publicOrigin, username, password, application, ...keys };
-    return new BalancedServers(account, { directory, postgres, url, balancer, servers });
+    return new BalancedServers(account, { directory, postgres: own, url, balancer, servers });
+  }
+
+  get administration(): AdministrationRules {
+    return (this.#parts.servers[0] as ReferenceServer).administration;
+  }
+
+  /** The rules count the requests of all servers. */
+  set faults(rules: readonly FaultRule[]) {
+    const plan = new FaultPlan(rules);
+    for (const server of this.#parts.servers) server.faults = plan;
   }
 
   get reader(): ServerReader {
@@ -74,7 +88,7 @@ export class BalancedServers {
     balancer.close();
     balancer.closeAllConnections();
     await Promise.all(servers.map((server) => server.close()));
-    await postgres.close();
+    await postgres?.close();
     rmSync(directory, { recursive: true, force: true });
   }
 }

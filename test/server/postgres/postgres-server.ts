@@ -94,7 +94,7 @@ export class PostgresServer {
       'listen_addresses=',
       'fsync=off',
       `unix_socket_directories=${this.#directory}`,
-      'max_connections=50',
+      'max_connections=200',
     ];
     const options = ['-D', join(this.#directory, 'data'), ...settings.flatMap((setting) => ['-c', setting])];
     const child = spawn(join(programs() as string, 'postgres'), options, {
