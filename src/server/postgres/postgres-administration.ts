@@ -2,20 +2,27 @@ import { randomInt } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import { UsageError } from '../../base/errors.ts';
 import { addressOf, DEFAULT_QUOTA_BYTES, HOUSE_UID, KEY_PAIRS_MAX } from '../administration.ts';
+import type { HoldingLimits } from '../holdings.ts';
 import { randomSuffix } from '../random-suffix.ts';
-import { nameHash, SYSTEM_FOLDER_NAMES } from '../repository.ts';
+import { type NameRules, nameHash, SYSTEM_FOLDER_NAMES } from '../repository.ts';
 import type { AdministrationRules, KeyPair, UserSummary } from '../rules.ts';
 import { hashPassword, newKeyPair } from '../sign-in.ts';
 import type { Postgres } from './postgres.ts';
+import { type SqlLimits, type SqlNames, sqlLimits, sqlNames } from './postgres-rows.ts';
 
 /** The operator's functions over PostgreSQL. */
 export class PostgresAdministration implements AdministrationRules {
   readonly #postgres: Postgres;
   readonly #clock: Clock;
 
-  constructor(deps: { postgres: Postgres; clock: Clock }) {
+  readonly #names: SqlNames;
+  readonly #limits: SqlLimits;
+
+  constructor(deps: { postgres: Postgres; clock: Clock; rules: NameRules; limits: HoldingLimits }) {
     this.#postgres = deps.postgres;
     this.#clock = deps.clock;
+    this.#names = sqlNames(deps.rules);
+    this.#limits = sqlLimits(deps.limits);
   }
 
   async addUser(
@@ -185,7 +192,7 @@ export class PostgresAdministration implements AdministrationRules {
       `WITH added AS (
         INSERT INTO workspaces SELECT $1, nextval('numbers') || '_' || $2::text, $3, '1', $4 RETURNING uid, local
       ), folders AS (
-        SELECT count(add_entry(uid, uid, 'folders', false, name, hash, NULL, 'sync', local, suffix, 'any', $4))
+        SELECT count(add_entry(uid, uid, 'folders', false, name, hash, NULL, 'sync', local, suffix, $8, $4, $9))
         FROM added, unnest($5::text[], $6::text[], $7::text[]) AS wanted (name, hash, suffix)
       ) SELECT local FROM added, folders`,
       uid,
@@ -195,6 +202,8 @@ export class PostgresAdministration implements AdministrationRules {
       folders,
       folders.map(nameHash),
       folders.map(() => randomSuffix()),
+      this.#names,
+      this.#limits,
     );
     return local;
   }

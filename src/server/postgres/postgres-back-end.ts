@@ -130,6 +130,9 @@ export class PostgresBackEnd implements BackEnd {
   }
 }
 
+/** Of `addWorkspace`, which no command of the operator uses. */
+const RULES_WITHOUT_SERVER = { rules: { uniqueNames: false, foldCase: false }, limits: HOLDING_LIMITS };
+
 /** Older files are of a server that was killed. */
 const LEFT_AFTER_MS = 24 * 3600_000;
 
@@ -161,7 +164,7 @@ export async function openPostgresAdministration(url: string): Promise<{
     throw error;
   }
   return {
-    administration: new PostgresAdministration({ postgres, clock: systemClock }),
+    administration: new PostgresAdministration({ postgres, clock: systemClock, ...RULES_WITHOUT_SERVER }),
     origin: async () => {
       const row = await postgres.row<{ origin: string }>('SELECT origin FROM installation');
       if (row === undefined)

@@ -18,8 +18,10 @@ import {
   folderRow,
   resourceRow,
   type SqlLimits,
+  type SqlNames,
   type SqlResource,
   sqlLimits,
+  sqlNames,
 } from './postgres-rows.ts';
 
 /** Folders, files and their names over PostgreSQL: each rule is one call of a function in `schema.ts`. */
@@ -28,7 +30,7 @@ export class PostgresRepository implements RepositoryRules {
   readonly #postgres: Postgres;
   readonly #clock: Clock;
   readonly #limits: SqlLimits;
-  readonly #names: 'any' | 'unique' | 'folded';
+  readonly #names: SqlNames;
   /** By account, which changes lock until their commit. */
   readonly #creations = new GroupedCalls<Creation, ResourceId>((creations) => this.#addTogether(creations));
 
@@ -36,7 +38,7 @@ export class PostgresRepository implements RepositoryRules {
     this.#limits = sqlLimits(deps.limits);
     this.#postgres = deps.postgres;
     this.#clock = deps.clock;
-    this.#names = deps.rules.foldCase ? 'folded' : deps.rules.uniqueNames ? 'unique' : 'any';
+    this.#names = sqlNames(deps.rules);
     this.pageMax = deps.pageMax;
   }
 

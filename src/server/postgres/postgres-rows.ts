@@ -1,6 +1,7 @@
 import type { ResourceId } from '../../protocol/endpoints.ts';
 import type { HoldingLimits } from '../holdings.ts';
 import { notFound } from '../refusal.ts';
+import type { NameRules } from '../repository.ts';
 import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from '../rows.ts';
 
 /** Rows as `pg` returns them, and the server's rows made of them. */
@@ -10,6 +11,12 @@ export type SqlLimits = readonly [number, number, number, number];
 
 export function sqlLimits({ entriesMax, unfinishedMax, storageFactor, rowsBytes }: HoldingLimits): SqlLimits {
   return [entriesMax, unfinishedMax, storageFactor, rowsBytes];
+}
+
+export type SqlNames = 'any' | 'unique' | 'folded';
+
+export function sqlNames({ uniqueNames, foldCase }: NameRules): SqlNames {
+  return foldCase ? 'folded' : uniqueNames ? 'unique' : 'any';
 }
 
 export interface SqlUser {

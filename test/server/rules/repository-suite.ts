@@ -327,5 +327,20 @@ export function repositorySuite(title: string, open: OpenBackEnd): void {
       expect(await outcome(repository.updateFile(uid, own, { name: 'name' }))).toBe(409);
       await backEnd.close();
     });
+
+    test('sync folders of a new computer obey the rule for names, and a refused computer leaves nothing', async () => {
+      const backEnd = await open({ uniqueNames: true });
+      const { uid, email } = await newAccount(backEnd);
+      const add = (...syncFolders: string[]) => backEnd.administration.addWorkspace(email, 'Laptop', { syncFolders });
+      const query = { type: null, start: null, max: null, order: null };
+
+      expect(await outcome(add('Documents', 'Pictures'))).toBe('done');
+      expect(await outcome(add('Films', 'Documents'))).toBe(409);
+
+      const { entries } = await backEnd.rules.repository.listTop(uid, query);
+      expect(entries.flatMap(({ role, name }) => (role === 'sync' ? [name] : []))).toEqual(['Documents', 'Pictures']);
+      expect((await backEnd.rules.collections.workspaces(uid)).map((each) => each.name)).toEqual(['Laptop']);
+      await backEnd.close();
+    });
   });
 }

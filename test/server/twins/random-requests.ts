@@ -27,8 +27,9 @@ export class RandomRequests {
   readonly #versions: string[] = [];
   readonly #links: string[] = [];
   readonly #workspaces: string[] = [];
+  /** Also those that were deleted. */
+  readonly #syncFolders: string[] = [];
   readonly #deleted: string[] = [];
-  #workspacesMade = 0;
 
   constructor(random: SeededRandom) {
     this.#random = random;
@@ -60,6 +61,7 @@ export class RandomRequests {
       ],
       [3, () => make('POST', folder(), { body: `<fileCopy source="ORIGIN${file()}">${name()}</fileCopy>` })],
       [1, () => make('POST', `/user/${UIDS[user]}/folders`, { body: `<folder>${name()}</folder>` })],
+      [2, () => make('PUT', this.#recent(this.#syncFolders), { body: `<folder>${name()}${parent()}</folder>` })],
       [4, () => make('PUT', folder(), { body: `<folder>${name()}</folder>` })],
       [4, () => make('PUT', folder(), { body: `<folder>${name()}${parent()}</folder>` })],
       [4, () => make('PUT', file(), { body: `<file>${name()}${parent()}</file>` })],
@@ -107,6 +109,8 @@ export class RandomRequests {
   learn(operation: Operation, response: string): void {
     if ('path' in operation && operation.method === 'DELETE' && response.startsWith('204'))
       this.#forget(operation.path);
+    if ('path' in operation && /^\/user\/\d+\/folders/.test(operation.path))
+      for (const [, path = ''] of response.matchAll(/ORIGIN(\/folder\/[^/<\s]+)/g)) this.#know(this.#syncFolders, path);
     for (const [, path = ''] of response.matchAll(/ORIGIN(\/folder\/[^/<\s]+)/g)) this.#know(this.#folders, path);
     for (const [, path = ''] of response.matchAll(/ORIGIN(\/file\/[^/<\s]+)/g)) this.#know(this.#files, path);
     for (const [, path = ''] of response.matchAll(/ORIGIN(\/file\/[^/<\s]+\/version\/[^/<\s]+)/g))
@@ -174,11 +178,11 @@ export class RandomRequests {
         return { what: `quota ${email} ${quota}`, action: (to) => to.setQuota(email, quota) };
       }
       case 1: {
-        // Rules for names bind clients only.
-        this.#workspacesMade += 1;
-        const syncFolders = [`Documents ${this.#workspacesMade}`];
+        const syncFolders = [0, 1].map(
+          () => `${this.#random.pick(['Documents', 'documents', 'Work'])} ${this.#random.below(9)}`,
+        );
         return {
-          what: `workspace ${email}`,
+          what: `workspace ${email} ${syncFolders}`,
           action: async (to) => void (await to.addWorkspace(email, 'Computer', { syncFolders })),
         };
       }
