@@ -133,6 +133,19 @@ export const ACCOUNT_FUNCTIONS = `
     RETURN r.uid;
   END $$;
 
+  -- A row for each token, in their order; nulls for one that is not valid.
+  CREATE FUNCTION sessions(tokens text[], now_ms bigint)
+  RETURNS TABLE (uid text, refresh_token text, sign_outs integer) LANGUAGE plpgsql STABLE AS $$
+  #variable_conflict use_column
+  DECLARE token text;
+  BEGIN
+    FOREACH token IN ARRAY tokens LOOP
+      SELECT uid, refresh_token, users.sign_outs INTO sessions.uid, sessions.refresh_token, sessions.sign_outs
+        FROM access_tokens JOIN users USING (uid) WHERE access_tokens.hash = token AND expires_ms > now_ms;
+      RETURN NEXT;
+    END LOOP;
+  END $$;
+
   CREATE FUNCTION add_access_token_by_password(
     token text, the_uid text, the_sign_outs integer, tokens_max integer, the_expires_ms bigint
   ) RETURNS void LANGUAGE plpgsql AS $$
@@ -179,13 +192,14 @@ export const ACCOUNT_FUNCTIONS = `
     RETURN NULL;
   END $$;
 
-  -- 'write', 'read' or null.
-  CREATE FUNCTION permission(caller text, r resources) RETURNS text LANGUAGE sql STABLE AS $$
-    SELECT CASE WHEN r.uid = caller THEN 'write' ELSE (
-      SELECT CASE WHEN write_allowed THEN 'write' ELSE 'read' END FROM shares
+  -- 'write', 'read' or null. In plpgsql: a function in SQL is planned again at every call.
+  CREATE FUNCTION permission(caller text, r resources) RETURNS text LANGUAGE plpgsql STABLE AS $$
+  BEGIN
+    IF r.uid = caller THEN RETURN 'write'; END IF;
+    RETURN (SELECT CASE WHEN write_allowed THEN 'write' ELSE 'read' END FROM shares
       WHERE receiver = caller AND owner = r.uid
-        AND folder = share_above(caller, r.uid, CASE WHEN r.is_file THEN r.parent ELSE r.local END)) END
-  $$;
+        AND folder = share_above(caller, r.uid, CASE WHEN r.is_file THEN r.parent ELSE r.local END));
+  END $$;
 
   -- A row that the caller may see, or with \`need\` 'write' change.
   CREATE FUNCTION entry(caller text, the_uid text, the_local text, need text, file boolean)

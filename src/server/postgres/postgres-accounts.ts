@@ -25,15 +25,7 @@ export class PostgresAccounts implements AccountRules {
   readonly #signIn: SignIn;
   /** By the hash of an access token. */
   readonly #sessions = new BatchedCalls<string, SqlSession>((tokens) =>
-    this.#postgres.rows<SqlSession>(
-      // LIMIT: one look at the index for each token, however many tokens the planner expects.
-      `SELECT found.* FROM unnest($1::text[]) WITH ORDINALITY AS asked (token, nth) LEFT JOIN LATERAL (
-        SELECT uid, refresh_token, sign_outs FROM access_tokens JOIN users USING (uid)
-        WHERE access_tokens.hash = asked.token AND expires_ms > $2 LIMIT 1
-      ) AS found ON true ORDER BY nth`,
-      tokens,
-      this.#clock.nowMs(),
-    ),
+    this.#postgres.rows<SqlSession>('SELECT * FROM sessions($1, $2)', tokens, this.#clock.nowMs()),
   );
 
   constructor(deps: { postgres: Postgres; clock: Clock; accessTokenMs: number; acceptAnyKeys: boolean }) {

@@ -86,8 +86,10 @@ export const MIGRATIONS: readonly string[] = [
     newest_blob text,
     PRIMARY KEY (uid, local)
   );
-  CREATE INDEX resources_of_parent ON resources (uid, parent, is_file, seq);
-  CREATE INDEX resources_by_name ON resources (uid, parent, name_hash);
+  -- The account is not their first column: a new database has no statistics, and the planner would take one of these for a look
+  -- at (uid, local), which reads all entries of the account.
+  CREATE INDEX resources_of_parent ON resources (parent, uid, is_file, seq);
+  CREATE INDEX resources_by_name ON resources (parent, uid, name_hash);
   CREATE UNIQUE INDEX resources_by_link ON resources (uid, public_link) WHERE public_link IS NOT NULL;
 
   CREATE TABLE shares (
