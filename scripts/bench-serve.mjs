@@ -1,8 +1,8 @@
 // `npm run bench -- serve`: `cfs serve`. Small requests to one server and to two with a database, and to one without; many large uploads
-// with and without an object store.
+// with a database and an object store, with an object store only, and without both.
 //   --rounds=N   of large uploads (1); small requests have three times as many
 //   --quick      a 32nd of the bytes, one second of each small request
-//   --small      only the small requests
+//   --small      only the small requests; --large: only the large uploads
 // The stores are in a process of their own, without an S3 server's work: one forgets the bytes, one keeps them in files. The memory is
 // that of the server, until every version has moved.
 import { fork } from 'node:child_process';
@@ -29,10 +29,13 @@ const LOADS = [
 ];
 const RSS_MIB_MAX = 512;
 const WITHOUT = 'without --objects';
+const SHARED = 'with --database';
 const SMALL_ROUNDS = 3 * ROUNDS;
 const SMALL_SECONDS = quick ? 1 : 4;
 const TWO = 'two servers';
 const EMBEDDED = 'without --database';
+
+/** @typedef {Awaited<ReturnType<typeof startDatabase>>} Database */
 
 const fromDist = (/** @type {string} */ path) => import(join(root, 'dist', path));
 if (process.argv.includes('--serve')) await serve(JSON.parse(process.argv.at(-1) ?? ''));
@@ -41,26 +44,38 @@ else await bench();
 
 async function bench() {
   const results = new Results('serve', { rounds: ROUNDS, quick });
-  await small(results);
-  if (!process.argv.includes('--small')) {
-    for (let round = 0; round < ROUNDS; round++) {
-      for (const load of LOADS) {
-        await measure(results, load, OURS);
-        await measure(results, load, WITHOUT);
-      }
-    }
-    for (const load of LOADS) results.gate(`… memory of the server, ${load.store}`, 'at most', RSS_MIB_MAX);
+  const programs = databasePrograms();
+  const database = programs === undefined ? null : await startDatabase(programs);
+  if (database === null) console.log('a database: not measured, PostgreSQL is not installed');
+  try {
+    if (!process.argv.includes('--large')) await small(results, database);
+    if (!process.argv.includes('--small')) await large(results, database);
+  } finally {
+    await database?.end();
   }
   process.exitCode = results.finish();
 }
 
 /**
+ * @param {Results} results
+ * @param {Database | null} database
+ */
+async function large(results, database) {
+  const peers = [...(database === null ? [] : [SHARED]), OURS, WITHOUT];
+  for (let round = 0; round < ROUNDS; round++)
+    for (const load of LOADS) for (const peer of peers) await measure(results, load, peer, database);
+  for (const { store: kind } of LOADS) {
+    results.gate(`… memory of the server, ${kind}`, 'at most', RSS_MIB_MAX);
+    if (database !== null) results.gate(`… memory of the server with a database, ${kind}`, 'at most', RSS_MIB_MAX);
+  }
+}
+
+/**
  * Small requests of eight clients. `OURS` is one server with a database.
  * @param {Results} results
+ * @param {Database | null} database
  */
-async function small(results) {
-  const programs = databasePrograms();
-  const database = programs === undefined ? null : await startDatabase(programs);
+async function small(results, database) {
   let databases = 0;
   const measureOne = async (/** @type {string} */ peer, /** @type {number} */ accounts) => {
     const directory = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
@@ -109,14 +124,9 @@ async function small(results) {
       rmSync(directory, { recursive: true, force: true });
     }
   };
-  try {
-    for (let round = 0; round < SMALL_ROUNDS; round++)
-      for (const accounts of [1, CLIENTS]) for (const peer of [OURS, TWO, EMBEDDED]) await measureOne(peer, accounts);
-  } finally {
-    await database?.end();
-  }
-  if (database === null)
-    return console.log('small requests with a database: not measured, PostgreSQL is not installed');
+  for (let round = 0; round < SMALL_ROUNDS; round++)
+    for (const accounts of [1, CLIENTS]) for (const peer of [OURS, TWO, EMBEDDED]) await measureOne(peer, accounts);
+  if (database === null) return;
   for (const of of ['one account', `${CLIENTS} accounts`]) {
     for (const kind of ['creations', 'uploads of 1 KiB']) {
       results.gate(`${kind}, ${of}`, 'at least', 1000);
@@ -128,7 +138,7 @@ async function small(results) {
 /**
  * Processor time in seconds, and transactions, so far.
  * @param {{ process: import('node:child_process').ChildProcess }[]} servers
- * @param {Awaited<ReturnType<typeof startDatabase>> | null} database
+ * @param {Database | null} database
  * @param {string} name
  */
 async function costs(servers, database, name) {
@@ -146,20 +156,22 @@ async function costs(servers, database, name) {
  * @param {Results} results
  * @param {typeof LOADS[number]} load
  * @param {string} peer
+ * @param {Database | null} database
  */
-async function measure(results, { uploads, bytes, store: kind }, peer) {
+async function measure(results, { uploads, bytes, store: kind }, peer, database) {
   const directory = mkdtempSync(join(tmpdir(), 'cfs-bench-'));
   const children = [];
   try {
-    let url = null;
-    if (peer === OURS) {
+    let objects = null;
+    if (peer !== WITHOUT) {
       const s3 = await child('--store', kind, join(directory, 'store'));
       children.push(s3.process);
-      url = `s3://bench?endpoint=${s3.first}`;
+      objects = `s3://bench?endpoint=${s3.first}`;
     }
+    const url = peer === SHARED ? (database?.create(`large_${randomUUID().slice(0, 8)}`) ?? null) : null;
     const server = await child(
       '--serve',
-      JSON.stringify({ objects: url, directory: join(directory, 'data'), accounts: 1 }),
+      JSON.stringify({ url, objects, directory: join(directory, 'data'), accounts: 1 }),
     );
     children.push(server.process);
     const { local: origin, users } = server.first;
@@ -176,7 +188,9 @@ async function measure(results, { uploads, bytes, store: kind }, peer) {
     if (peer === OURS) {
       results.note(`… moved to the store, ${kind}`, 'MiB/s', peer, total / ((performance.now() - startMs) / 1000));
     }
-    results.note(`… memory of the server, ${kind}`, 'MiB', peer, figures.peak / MIB);
+    const memory = figures.peak / MIB;
+    if (peer === SHARED) results.note(`… memory of the server with a database, ${kind}`, 'MiB', OURS, memory);
+    else results.note(`… memory of the server, ${kind}`, 'MiB', peer, memory);
   } finally {
     for (const each of children.reverse()) each.kill('SIGKILL');
     rmSync(directory, { recursive: true, force: true });
@@ -255,7 +269,8 @@ async function serve({ url = null, objects: location, directory, accounts }) {
   }, 20);
   // Every long version is a file until it has moved.
   const blobs = join(directory, 'blobs');
-  const left = () => (isS3 ? readdirSync(blobs).flatMap((name) => readdirSync(join(blobs, name))).length : 0);
+  const left = () =>
+    isS3 && url === null ? readdirSync(blobs).flatMap((name) => readdirSync(join(blobs, name))).length : 0;
   process.on('message', () => {
     const { user, system } = process.cpuUsage();
     process.send?.({ peak, left: left(), cpu: (user + system) / 1e6 });
