@@ -3,6 +3,7 @@ import { mkdirSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { parentPort, workerData } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
+import { collectGarbage } from '../base/collect-garbage.ts';
 import { FsError, TransportError, UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import type { LogLevel } from '../base/log-level.ts';
@@ -97,6 +98,7 @@ class MountingWorker implements MountService {
   async load(): Promise<void> {
     await import('../kernel/linux.ts');
     loadKernelAddon();
+    collectGarbage();
   }
 
   async open(keeper: Keeper | null): Promise<{ readonly hasRoot: boolean }> {

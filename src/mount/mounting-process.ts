@@ -1,5 +1,6 @@
 import { basename, dirname, join } from 'node:path';
 import { systemClock } from '../base/clock.ts';
+import { collectGarbage } from '../base/collect-garbage.ts';
 import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import { Port } from '../base/port.ts';
@@ -250,6 +251,7 @@ class MountingProcess {
   /** For a standby: loads the program, and waits. @returns null when the keeper ends */
   async turn(): Promise<Keeper | null> {
     await this.#mount.load();
+    collectGarbage();
     return (await this.#continuity?.turn()) ?? null;
   }
 
