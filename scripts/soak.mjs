@@ -12,6 +12,7 @@
 //   npm run soak -- sync            1,000,000 generated histories of two clients and a service that loses requests
 //   npm run soak -- packages        the Debian package in bare Debian 12 and 13 roots, and that for arm64 under qemu-user
 //   npm run soak -- programs        cp, tar, rsync and zip of 10,000 files, 500 commits, sqlite3 killed 25 times
+//   npm run soak -- upgrade         100 upgrades of a running mount with --continuity
 //   npm run soak -- hostile         a service that sends arbitrary answers: 500 seeds, 100,000 histories of listings
 //   npm run soak -- desktop         2,000 pictures in a folder, an eject during an upload on a slow line, Nautilus
 //   npm run soak -- disk            a disk that is full at each step of the store that needs room

@@ -10,7 +10,7 @@ import { processLife } from '../../src/base/process-life.ts';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { O_CREAT, O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
 import { runCommand } from '../harness/command.ts';
-import { tellFigures } from '../harness/figures.ts';
+import { percentiles, tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 import { titled } from '../harness/requirement.ts';
@@ -106,9 +106,8 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
         await ended;
       }
       const { calls, wrong } = JSON.parse(lines.at(-1) ?? '{}');
-      pauses.sort((one, other) => one - other);
       tellFigures(
-        `continuity: ${pauses.length} deaths, ${calls} calls, ${wrong?.length} wrong; pause p50 ${pauses[pauses.length >> 1]} ms, max ${pauses.at(-1)} ms`,
+        `continuity: ${pauses.length} deaths, ${calls} calls, ${wrong?.length} wrong; pause ${percentiles(pauses)}`,
       );
 
       for (const each of wrong ?? []) tellFigures(each);

@@ -3,7 +3,8 @@
 // them, requests where undici tells of them.
 //
 // CFS_TEST_KILL_FILE names a file with {"point": "journal-write before", "nth": 3}; SIGUSR2 reads it, in all threads. The points `exception` and
-// `heap` end the thread that answers the kernel by itself, immediately: an uncaught exception, or no memory.
+// `heap` end the thread that answers the kernel by itself, immediately: an uncaught exception, or no memory. {"point": "record", "text": …} ends
+// each process that is about to write a journal record with the text. It is read at the start, too: successors end as well.
 
 import diagnostics from 'node:diagnostics_channel';
 import fs from 'node:fs';
@@ -16,7 +17,7 @@ const program = basename(process.argv[1] ?? '');
 const isServer = program === 'cfs.js' && process.argv[2] === 'serve' && !process.argv.includes('user');
 
 /** Not armed: no step is this one. */
-let armed = { point: '', nth: 0 };
+let armed = { point: '', nth: 0, text: '' };
 let seen = 0;
 
 function die() {
@@ -72,6 +73,7 @@ function watchStore() {
   fs.writeSync = (fd, bytes, offset, length, position) => {
     const place = armed.point === '' ? null : placeOf(fd);
     if (place === null) return write(fd, bytes, offset, length, position);
+    if (armed.point === 'record' && place === 'journal' && Buffer.from(bytes).includes(armed.text)) die();
     step(`${place}-write before`);
     if (isTurn(`${place}-write torn`)) {
       write(fd, bytes, offset, Math.floor(length / 2), position);
@@ -153,6 +155,10 @@ if (killFile !== undefined && (isServer || program === 'mounting-process.cjs' ||
       threads.postMessage(what);
       arm(what);
     });
+  }
+  if (fs.existsSync(killFile)) {
+    const what = JSON.parse(fs.readFileSync(killFile, 'utf8'));
+    if (what.point === 'record') armed = what;
   }
   if (isServer) await watchServer();
   else if (isMainThread) watchUploads();

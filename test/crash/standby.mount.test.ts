@@ -2,11 +2,14 @@ import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
+import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
 import { missingResend } from './missing-resend.ts';
 
 const STANDBY_MIB_MAX = 35;
+/** Rows for memory that no other process uses, too. */
+const PRIVATE = /^Private_(Dirty|Clean):/;
 
 const missing =
   missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
@@ -23,8 +26,9 @@ describe.skipIf(missing !== null)(titled('standby', missing), () => {
     await mount.run('printf before > file');
     await mount.standbyReady();
     const waiting = standbyOf(mount.pid);
+    tellFigures(`standby: ${memoryMibOf(waiting, /^Pss:/)} MiB (PSS) when it is ready`);
     // V8 gives memory back when its thread has been idle for some seconds.
-    await vi.waitUntil(() => privateMibOf(waiting) < STANDBY_MIB_MAX, { timeout: 60_000, interval: 500 });
+    await vi.waitUntil(() => memoryMibOf(waiting, PRIVATE) < STANDBY_MIB_MAX, { timeout: 60_000, interval: 500 });
 
     await mount.killAndContinue();
 
@@ -65,9 +69,11 @@ function standbyOf(pid: number): number {
   return waiting;
 }
 
-/** The memory of a process that no other process uses, too. */
-function privateMibOf(pid: number): number {
-  const rollup = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
-  const rows = [...rollup.matchAll(/^Private_(?:Dirty|Clean):\s*(\d+)/gm)];
-  return rows.reduce((kib, [, each]) => kib + Number(each), 0) / 1024;
+/** The memory of a process, by some rows of its summary. */
+function memoryMibOf(pid: number, rows: RegExp): number {
+  const kib = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8')
+    .split('\n')
+    .filter((row) => rows.test(row))
+    .reduce((sum, row) => sum + Number(/\d+/.exec(row)?.[0]), 0);
+  return Math.round((kib * 10) / 1024) / 10;
 }

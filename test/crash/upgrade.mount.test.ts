@@ -8,7 +8,7 @@ import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'v
 import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { SCHEMA_VERSION } from '../../src/store/schema-version.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
-import { tellFigures } from '../harness/figures.ts';
+import { percentiles, tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
 import { missingResend } from './missing-resend.ts';
@@ -86,10 +86,7 @@ describe.skipIf(missing !== null)(titled('upgrade of a running mount', missing),
       await ended;
     }
     const { calls, wrong } = JSON.parse(lines.at(-1) ?? '{}');
-    pauses.sort((one, other) => one - other);
-    tellFigures(
-      `upgrade: ${UPGRADES} upgrades, ${calls} calls, ${wrong?.length} wrong; pause p50 ${pauses[pauses.length >> 1]} ms, max ${pauses.at(-1)} ms`,
-    );
+    tellFigures(`upgrade: ${UPGRADES} upgrades, ${calls} calls, ${wrong?.length} wrong; pause ${percentiles(pauses)}`);
     expect(wrong).toEqual([]);
     expect(calls).toBeGreaterThan(100);
     expect((await mount.cfs(['status'])).stdout).toMatch(/upgraded {3}\d+ times while mounted; the last pause took/);

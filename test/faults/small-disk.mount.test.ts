@@ -1,9 +1,10 @@
 import { spawnSync } from 'node:child_process';
-import { closeSync, cpSync, openSync, readdirSync, rmSync, statfsSync, statSync, truncateSync } from 'node:fs';
+import { closeSync, openSync, rmSync, statSync, truncateSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { type MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { missingPrograms, missingRoot } from '../harness/requirement.ts';
+import { SmallDisk } from '../harness/small-disk.ts';
 
 /**
  * A mount whose store lies on a real file system of 64 MiB, which fills: with changes that nobody can push, with names until LMDB
@@ -48,68 +49,6 @@ for line in sys.stdin:
     except OSError as error: found = str(error)
     if found != digest: print(name, found)
 `;
-
-/** A mount that is not made yet, with its state on a file system of its own and 12 MiB in `old/large` on the service. */
-class SmallDisk {
-  readonly mount: MountFixture;
-  /** SHA-256 of `old/large`. */
-  readonly digest: string;
-  readonly #state: string;
-
-  private constructor(mount: MountFixture, digest: string, state: string) {
-    this.mount = mount;
-    this.digest = digest;
-    this.#state = state;
-  }
-
-  static async start(flags: readonly string[]): Promise<SmallDisk> {
-    const mount = await MountFixture.start({ flags });
-    const { stdout } = await mount.run('mkdir old; head -c 12M /dev/urandom > old/large; sha256sum old/large');
-    await mount.sync();
-    await mount.unmount();
-    const state = mount.env().XDG_STATE_HOME as string;
-    cpSync(state, `${state}.aside`, { recursive: true });
-    expect(spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=64m,mode=755', 'tmpfs', state]).status).toBe(0);
-    // Only the sign-in: nothing is known of the account's tree, nothing is cached.
-    cpSync(`${state}.aside`, state, { recursive: true, filter: (from) => !/\/store(\/|$)/.test(from) });
-    return new SmallDisk(mount, stdout.split(' ')[0] as string, state);
-  }
-
-  get freeBytes(): number {
-    const { bavail, bsize } = statfsSync(this.#state);
-    return bavail * bsize;
-  }
-
-  /** Somebody else's file. */
-  fill(name: string, sizeBytes: number): string {
-    const file = path.join(this.#state, name);
-    expect(spawnSync('fallocate', ['-l', `${sizeBytes}`, file]).status).toBe(0);
-    return file;
-  }
-
-  /** Somebody else's file, which takes all that is left. */
-  fillUp(name: string): string {
-    const file = path.join(this.#state, name);
-    for (const size of ['1M', '4k'])
-      spawnSync('sh', ['-c', `cat /dev/zero | dd of="${file}" bs=${size} oflag=append conv=notrunc`]);
-    return file;
-  }
-
-  /** Files of the store below one of its folders. */
-  files(folder: 'cache' | 'journal'): readonly string[] {
-    const accounts = path.join(this.#state, 'cfs', 'accounts');
-    const below = path.join(accounts, readdirSync(accounts)[0] as string, 'store', folder);
-    const found = readdirSync(below, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-    return found.map(({ parentPath, name }) => path.join(parentPath, name));
-  }
-
-  async dispose(): Promise<void> {
-    await this.mount.unmount(['--now']).catch(() => {});
-    spawnSync('umount', ['-l', this.#state]);
-    await this.mount.dispose();
-    rmSync(`${this.#state}.aside`, { recursive: true, force: true });
-  }
-}
 
 describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (needs: ${missing})`}`, () => {
   let disk: SmallDisk;
@@ -200,7 +139,7 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
     expect(await mount.logs()).not.toMatch(/unhandled|uncaught/i);
     await mount.kill9();
     // What lay ready for the journal is taken by somebody else, as all the room but one MiB.
-    for (const spare of disk.files('journal').filter((file) => file.endsWith('spare'))) rmSync(spare);
+    disk.removeSpares();
     const rest = disk.freeBytes - MIB;
     if (rest > 0) disk.fill('rest', rest);
     else truncateSync(ballast, statSync(ballast).size + rest);
@@ -232,7 +171,7 @@ describe.skipIf(missing !== null)(`a disk of 64 MiB${missing === null ? '' : ` (
   test('after SIGKILL on a completely full disk, a start has every closed file and accepts deletions', async () => {
     onTestFailed(mount.printLogs);
     await mount.kill9();
-    for (const spare of disk.files('journal').filter((file) => file.endsWith('spare'))) rmSync(spare);
+    disk.removeSpares();
     const last = disk.fillUp('last');
     expect(disk.freeBytes).toBe(0);
     const findings = async (): Promise<string> => (await mount.cfs(['doctor', '--json'], { anyExitCode: true })).stdout;
