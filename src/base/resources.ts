@@ -43,6 +43,12 @@ export type RemoteResource = RemoteEntry & {
   readonly isPublic?: boolean;
 };
 
+/** Bytes of the newest version of a file, with the name that the service gave this version. */
+export interface NewestBytes {
+  readonly version: VersionUrl;
+  readonly bytes: Uint8Array;
+}
+
 /**
  * Limit of pages of one listing: two million entries at the requested page size. Protects against a listing that does
  * not end.

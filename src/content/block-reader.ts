@@ -7,6 +7,7 @@ import type { WrittenExtent } from '../base/resources.ts';
 import type { ServiceHealth } from '../base/service-health.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../bytes/contents.ts';
+import { type EarlyBytes, writeAt } from './early-bytes.ts';
 import { Fetch } from './fetch.ts';
 import type { RequestRetry } from './request-retry.ts';
 import type { VersionSource } from './version-source.ts';
@@ -185,6 +186,21 @@ export class BlockReader {
     }
   }
 
+  /**
+   * The bytes of `early` arrive without a further request, if they are of the version `id`: readers wait for them instead of a fetch.
+   *
+   * @returns false if the reader has no use for them
+   */
+  expect(id: ContentId, early: EarlyBytes): boolean {
+    const sizeBytes = this.#contents.sizeOf(id);
+    const pieces = early.sizeBytes === sizeBytes ? this.#contents.pieces(id, early.extent) : [];
+    const [piece, ...others] = pieces;
+    const isMissing = piece?.kind === 'missing' && piece.content === id && others.length === 0;
+    if (!isMissing || this.#fetches.has(id)) return false;
+    this.#fetch(id, early.extent, sizeBytes, null, early);
+    return true;
+  }
+
   async #readMissing<T>(
     id: ContentId,
     extent: Extent,
@@ -277,7 +293,13 @@ export class BlockReader {
   }
 
   /** Starts a fetch. It is not tied to its first reader, which may be interrupted while others wait. */
-  #fetch(content: ContentId, extent: Extent, sizeBytes: number, prefetch: AbortSignal | null): Fetch {
+  #fetch(
+    content: ContentId,
+    extent: Extent,
+    sizeBytes: number,
+    prefetch: AbortSignal | null,
+    early: EarlyBytes | null = null,
+  ): Fetch {
     const lease = this.#contents.lease(content);
     const giveUp = new AbortController();
     const fetch = new Fetch(content, extent, prefetch !== null);
@@ -296,7 +318,7 @@ export class BlockReader {
       lease.release();
       this.#forget(fetch);
     };
-    this.#fetchWithRetry(fetch, sizeBytes, giveUp.signal).then(
+    this.#fetchWithRetry(fetch, sizeBytes, giveUp.signal, early).then(
       () => {
         over();
         fetch.end();
@@ -321,10 +343,13 @@ export class BlockReader {
     if (fetches?.size === 0) this.#fetches.delete(fetch.content);
   }
 
-  async #fetchWithRetry(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal): Promise<void> {
+  async #fetchWithRetry(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal, early: EarlyBytes | null): Promise<void> {
     try {
       await this.#retry.ask(
-        (signal) => this.#fetchSomewhere(fetch, sizeBytes, signal),
+        async (signal) => {
+          if (early === null || !(await this.#takesEarly(fetch, early, signal)))
+            await this.#fetchSomewhere(fetch, sizeBytes, signal);
+        },
         giveUp,
         () => fetch.landedTo,
       );
@@ -332,6 +357,30 @@ export class BlockReader {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
       this.#log.warn({ content: fetch.content, ...fetch.extent }, 'version gone while it was read');
       throw new FsError('ESTALE', 'this version no longer exists on the service', { cause: error });
+    }
+  }
+
+  /** @returns false if the bytes do not come, are of another version, or cannot be stored: they are to be fetched */
+  async #takesEarly(fetch: Fetch, early: EarlyBytes, signal: AbortSignal): Promise<boolean> {
+    const { content, extent } = fetch;
+    const newest = await unlessAborted(early.bytes, signal);
+    if (newest === null || newest.version !== this.#contents.record(content)?.version) return false;
+    this.#health.bytesCame();
+    const givenUp = this.#contents.watchGivenUp(content);
+    try {
+      const path = this.#contents.fetchPath(content);
+      if (path === null) this.#contents.landed(content, extent, newest.bytes);
+      else {
+        await writeAt(path, newest.bytes, extent.start);
+        for (const there of givenUp.without(extent)) this.#contents.landed(content, there, null);
+      }
+      fetch.landed(extent.end);
+      return true;
+    } catch (err) {
+      this.#log.debug({ content, err }, 'bytes that came with their version are not stored');
+      return false;
+    } finally {
+      givenUp.stop();
     }
   }
 

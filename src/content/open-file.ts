@@ -14,6 +14,7 @@ import type { Lease } from '../bytes/contents.ts';
 import { isContentDirty, isSuspect, writeNode } from '../store/node-table.ts';
 import type { FileBytes, LocalFacet, NodeRecord } from '../store/tables.ts';
 import type { Caller, PresentPiece } from './block-reader.ts';
+import { withEarlyBytes } from './early-bytes.ts';
 import { madeOver, recordNewest } from './newest-version.ts';
 import type { OpenFileDepsOf } from './open-file-deps.ts';
 import { noteFailure, OrderedChanges } from './ordered-changes.ts';
@@ -96,7 +97,6 @@ export class OpenFile {
     return this.#pinning;
   }
 
-  /** The file's length for its handles. */
   get sizeBytes(): number {
     if (this.#content !== null) return this.#deps.contents.sizeOf(this.#content);
     return (this.#kept ?? this.#node()?.local)?.sizeBytes ?? 0;
@@ -152,7 +152,7 @@ export class OpenFile {
    * @throws FsError ESTALE, ETIMEDOUT, EIO (BlockReader.read)
    */
   read<T>(extent: Extent, caller: Caller, take: (pieces: readonly PresentPiece[]) => T): T | Promise<T> {
-    const pinned = this.#pin(caller);
+    const pinned = this.#pin(caller, extent);
     if (pinned instanceof Promise) return pinned.then(() => this.#readPinned(extent, caller, take));
     return this.#readPinned(extent, caller, take);
   }
@@ -189,7 +189,7 @@ export class OpenFile {
 
   /** SEEK_DATA, SEEK_HOLE over what is known; bytes that were never fetched count as data. */
   async seek(offset: number, whence: 'data' | 'hole', caller: Caller): Promise<number> {
-    await this.#pin(caller);
+    await this.#pin(caller, { start: offset, end: offset });
     const sizeBytes = this.sizeBytes;
     if (offset < 0 || offset >= sizeBytes) throw new FsError('ENXIO');
     if (this.#content === null) return whence === 'data' ? offset : sizeBytes;
@@ -269,8 +269,8 @@ export class OpenFile {
   /** Changes the file once its base is known. */
   #change(caller: Caller, act: () => void | Promise<void>): void | Promise<void> {
     this.#leaveGivenUp();
-    if (this.#needsPin()) return this.#startPinning(caller.signal).then(() => this.changes.run(act));
-    return this.changes.run(act);
+    const pinned = this.#pin(caller, null);
+    return pinned === undefined ? this.changes.run(act) : pinned.then(() => this.changes.run(act));
   }
 
   #writePinned(offset: number, data: Uint8Array, place: ContentPlace, caller: Caller): void | Promise<void> {
@@ -374,16 +374,16 @@ export class OpenFile {
     return local !== null && (remote?.sizeBytes ?? 0) > 0;
   }
 
-  #pin(caller: Caller): void | Promise<void> {
-    if (this.#needsPin()) return this.#startPinning(caller.signal, 'read');
-  }
-
-  /** One request for all waiting callers; the first one may be cancelled. */
-  #startPinning(signal: AbortSignal, purpose: 'read' | 'write' = 'write'): Promise<void> {
-    this.#pinning ??= this.#askForVersion(purpose).finally(() => {
+  /** One request for all waiting callers; the first one may be cancelled. @param toRead the bytes that are read next; null to write */
+  #pin(caller: Caller, toRead: Extent | null): void | Promise<void> {
+    if (!this.#needsPin()) return;
+    this.#pinning ??= withEarlyBytes(this.#deps, this.#kept === null ? this.#node() : undefined, toRead, async () => {
+      await this.#askForVersion(toRead === null ? 'write' : 'read');
+      return this.#content;
+    }).finally(() => {
       this.#pinning = null;
     });
-    return unlessAborted(this.#pinning, signal);
+    return unlessAborted(this.#pinning, caller.signal);
   }
 
   async #askForVersion(purpose: 'read' | 'write'): Promise<void> {

@@ -1,4 +1,11 @@
-import type { FetchedRange, FetchTarget, NewestVersion, RemoteVersion, WrittenExtent } from '../base/resources.ts';
+import type {
+  FetchedRange,
+  FetchTarget,
+  NewestBytes,
+  NewestVersion,
+  RemoteVersion,
+  WrittenExtent,
+} from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 
 /** The service's operations that reading needs. Implemented by `transfer/` across the threads, by fakes in tests. */
@@ -8,6 +15,12 @@ export interface VersionSource {
 
   /** The newest complete version of `sizeBytes` bytes; null if the history has none. */
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null>;
+
+  /**
+   * Bytes of the newest version, expected to have `sizeBytes` bytes, in memory. Null: the service does not name the version that it sent,
+   * or the answer does not fit. Absent: as if it was always null.
+   */
+  readNewest?(file: ResourceUrl, extent: Extent, sizeBytes: number, signal: AbortSignal): Promise<NewestBytes | null>;
 
   /**
    * Fetches `extent` of a version whose length is known to be `sizeBytes`. The status, Content-Range and exact length of the

@@ -1,5 +1,6 @@
 import type {
   ListingPage,
+  NewestBytes,
   NewestVersion,
   RemoteEntry,
   RemoteFile,
@@ -88,6 +89,11 @@ export interface RemoteReading {
   newestVersion(file: ResourceUrl, signal?: AbortSignal): Promise<NewestVersion | null>;
   /** The newest complete version of that length; null when the file has none. */
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal?: AbortSignal): Promise<RemoteVersion | null>;
+  /**
+   * Bytes of the newest version, expected to have `sizeBytes` bytes, in one request and in memory. Null: the service does not name the
+   * version that it sent, or it was another range or length. Absent: as if it was always null.
+   */
+  readNewest?(file: ResourceUrl, extent: Extent, sizeBytes: number, signal?: AbortSignal): Promise<NewestBytes | null>;
   /** Bytes of a version whose length is known to be `sizeBytes`. @throws ApiError 404 when the version no longer exists */
   readVersion(version: VersionUrl, extent: Extent, sizeBytes: number, signal?: AbortSignal): Promise<IncomingData>;
 

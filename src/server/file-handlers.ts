@@ -48,8 +48,12 @@ export function fileHandlers(service: Service): HandlerTable {
     fileData: {
       GET: async ({ exchange, endpoint, caller, session }) => {
         const look = async (): Promise<Readable> => {
-          const { name, mediaType, newest } = await repository.file(caller, endpoint.id);
-          return { name, mediaType, ...blobToRead(newest) };
+          const file = await repository.file(caller, endpoint.id);
+          const newest = blobToRead(file.newest);
+          const { entries } = await histories.list(file, 0, NEWEST_AMONG);
+          const version = entries.find(({ seq }) => seq === newest.seq);
+          const location = version === undefined ? undefined : `${documents.versionUrl(version)}/data`;
+          return { name: file.name, mediaType: file.mediaType, ...newest, location };
         };
         await sendFile(service, exchange, caller, look, () => repository.mayReadOn(session, endpoint.id));
       },
@@ -121,8 +125,13 @@ export function fileHandlers(service: Service): HandlerTable {
   };
 }
 
+/** The newest complete version is among so many of the newest ones, unless more uploads are under way: then the answer does not name it. */
+const NEWEST_AMONG = 8;
+
 /** A complete version, with the name of its file. */
 interface Readable {
+  /** The URL of this version's data, if the request named another one. */
+  readonly location?: string | undefined;
   readonly name: string;
   readonly mediaType: string;
   readonly blob: string;
@@ -172,7 +181,7 @@ async function sendFile(
 async function sendBlob(
   service: Service,
   exchange: Exchange,
-  { name, blob, sizeBytes }: Readable,
+  { name, blob, sizeBytes, location }: Readable,
   mayReadOn: () => Promise<boolean>,
 ): Promise<void> {
   const { fault } = exchange;
@@ -184,6 +193,7 @@ async function sendBlob(
     'Content-Length': String(end - start),
     'Accept-Ranges': 'bytes',
     'Content-Disposition': `attachment; filename*=UTF-8''${headerName(name)}`,
+    ...(location === undefined ? {} : { 'Content-Location': location }),
     ...(range === null ? {} : { 'Content-Range': `bytes ${start + shift}-${end - 1 + shift}/${sizeBytes}` }),
   };
   const isEmpty = start === end || exchange.request.method === 'HEAD';

@@ -1,6 +1,13 @@
 import { firstOf } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
-import type { FetchedRange, FetchTarget, NewestVersion, RemoteVersion, WrittenExtent } from '../base/resources.ts';
+import type {
+  FetchedRange,
+  FetchTarget,
+  NewestBytes,
+  NewestVersion,
+  RemoteVersion,
+  WrittenExtent,
+} from '../base/resources.ts';
 import type { Extent, ResourceUrl, VersionUrl } from '../base/vocabulary.ts';
 import type { RemoteReading } from '../remote/contract.ts';
 import type { Connectivity } from './connectivity.ts';
@@ -42,6 +49,26 @@ export class VersionService {
 
   versionOfLength(file: ResourceUrl, sizeBytes: number, signal: AbortSignal): Promise<RemoteVersion | null> {
     return this.#connectivity.watched(() => this.#reading.versionOfLength(file, sizeBytes, signal));
+  }
+
+  /** Never limited: with `--down-limit` the bytes would be requested after the version, in the ordinary way. */
+  async readNewest(
+    file: ResourceUrl,
+    extent: Extent,
+    sizeBytes: number,
+    signal: AbortSignal,
+  ): Promise<NewestBytes | null> {
+    if (this.#limit.bytesPerSecond !== null) return null;
+    const bytesTotal = extent.end - extent.start;
+    const { newest } = await this.#queue.run({ kind: 'download', url: file, bytesTotal }, signal, (meter) =>
+      // In an object: null would count as a 404.
+      this.#connectivity.watched(async () => {
+        const newest = (await this.#reading.readNewest?.(file, extent, sizeBytes, signal)) ?? null;
+        meter.moved(newest?.bytes.byteLength ?? 0);
+        return { newest };
+      }, 'data'),
+    );
+    return newest;
   }
 
   versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {

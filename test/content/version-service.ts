@@ -4,6 +4,7 @@ import type {
   FetchedRange,
   FetchTarget,
   ListingPage,
+  NewestBytes,
   NewestVersion,
   RemoteFile,
   RemoteVersion,
@@ -38,6 +39,10 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
   haltedAt: () => Promise<void> = async () => {};
   /** The clock that listings tell; null: they do not. */
   serverTimeMs: number | null = null;
+  /** Set for a service that names the version of the newest bytes; called after it has read them. */
+  namesVersionOf: ((file: ResourceUrl) => void) | null = null;
+  /** The newest bytes that were asked for, in order. */
+  readonly early: Extent[] = [];
   /** How many of the next fetches get no answer. */
   failuresLeft = 0;
   /** A service that knows no Range sends everything. */
@@ -92,6 +97,22 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
     if (newest === undefined) return null;
     const { url, bytes, modifiedMs } = newest;
     return { url, sizeBytes: bytes.byteLength, complete: true, lastModifiedMs: modifiedMs, mediaType: null };
+  }
+
+  async readNewest(
+    file: ResourceUrl,
+    extent: Extent,
+    sizeBytes: number,
+    signal: AbortSignal,
+  ): Promise<NewestBytes | null> {
+    if (this.namesVersionOf === null) return null;
+    this.early.push(extent);
+    await this.#trouble(signal);
+    const newest = this.#files.get(file)?.versions[0];
+    if (newest?.bytes.byteLength !== sizeBytes) return null;
+    const { url, bytes } = newest;
+    this.namesVersionOf(file);
+    return { version: url, bytes: Uint8Array.from(bytes.subarray(extent.start, extent.end)) };
   }
 
   async versions(file: ResourceUrl, signal: AbortSignal): Promise<readonly RemoteVersion[]> {

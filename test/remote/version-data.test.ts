@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { ProtocolError, TransportError } from '../../src/base/errors.ts';
-import type { Extent, VersionUrl } from '../../src/base/vocabulary.ts';
+import type { Extent, ResourceUrl, VersionUrl } from '../../src/base/vocabulary.ts';
 import type { HttpService } from '../../src/remote/http/http-service.ts';
 import { clientOf } from './client.ts';
 import { answer, loseAnswer, raw, reply, ScriptedServer, type Step, until } from './scripted-server.ts';
@@ -239,3 +239,45 @@ function chunked(text: string, headers: Readonly<Record<string, string>> = {}, s
   const head = lines.map(([name, value]) => `${name}: ${value}\r\n`).join('');
   return raw(`HTTP/1.1 ${status} OK\r\n${head}\r\n${chunk}`, 'stay');
 }
+
+describe('bytes of the newest version', () => {
+  const file = () => server.url('/file/:sc:1:2') as ResourceUrl;
+  const named = { 'Content-Location': '/file/:sc:1:2/version/3/data' };
+
+  test('are given with the version that Content-Location names', async () => {
+    server.steps = [part(4, 10, named)];
+
+    const newest = await service.readNewest(file(), ASKED, BYTES.byteLength);
+
+    expect(newest?.version).toBe(server.url('/file/:sc:1:2/version/3'));
+    expect(Buffer.from(newest?.bytes ?? []).toString()).toBe('456789');
+    expect(server.requests[0]).toMatchObject({ path: '/file/:sc:1:2/data', headers: { range: 'bytes=4-9' } });
+  });
+
+  test.each([
+    ['without Content-Location', {}],
+    ['with the URL of the request itself', { 'Content-Location': '/file/:sc:1:2/data' }],
+    ['with a name that is no data', { 'Content-Location': '/file/:sc:1:2/version/3' }],
+  ])('are of an unknown version %s: they are not requested again', async (_title, headers) => {
+    server.steps = [part(4, 10, headers)];
+
+    expect(await service.readNewest(file(), ASKED, BYTES.byteLength)).toBeNull();
+    expect(await service.readNewest(file(), ASKED, BYTES.byteLength)).toBeNull();
+    expect(server.requests).toHaveLength(1);
+  });
+
+  test.each([
+    ['another range', () => part(5, 11, named)],
+    ['a body that breaks off', () => brokenPartNamed()],
+  ])('are refused: %s', async (_title, step) => {
+    server.steps = [step()];
+
+    await expect(service.readNewest(file(), ASKED, BYTES.byteLength)).rejects.toThrow();
+  });
+
+  function brokenPartNamed(): Step {
+    const range = { 'Content-Range': `bytes 4-9/${BYTES.byteLength}`, ...named };
+    const whole = answer(206, range, BYTES.subarray(4, 10));
+    return raw(whole.subarray(0, whole.byteLength - 2));
+  }
+});

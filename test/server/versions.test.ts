@@ -56,6 +56,22 @@ test('every upload makes a version, newest first, and old ones keep their bytes'
   expect((await user.client.get(`${file}/data`)).text).toBe('three');
 });
 
+test('the data of a file name the version that they are of', async () => {
+  const file = await newFile();
+  await user.client.send('PUT', `${file}/data`, { body: 'one' });
+  await user.client.send('PUT', `${file}/data`, { body: 'two' });
+  await newVersion(file); // under way: not the newest complete one
+  const [, newest = '', older = ''] = texts((await user.client.get(`${file}/version`)).text, 'ref');
+
+  const whole = await user.client.get(`${file}/data`);
+  const part = await user.client.get(`${file}/data`, { Range: 'bytes=1-2' });
+  const asked = await user.client.get(`${older}/data`);
+
+  expect([whole.text, whole.headers['content-location']]).toEqual(['two', `${newest}/data`]);
+  expect([part.text, part.headers['content-location']]).toEqual(['wo', `${newest}/data`]);
+  expect([asked.text, asked.headers['content-location']]).toEqual(['one', undefined]);
+});
+
 test('an upload that was cut goes on where it stopped, byte for byte', async () => {
   const file = await newFile();
   const version = await newVersion(file);

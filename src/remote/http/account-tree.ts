@@ -1,5 +1,6 @@
 import type {
   ListingPage,
+  NewestBytes,
   NewestVersion,
   RemoteEntry,
   RemoteFile,
@@ -100,6 +101,16 @@ export class AccountTree implements RemoteReading, DirectDownloads {
     if (targetOf(file) === null) return await this.#service.versionOfLength(file, sizeBytes, signal);
     const only = await this.newestVersion(file, signal);
     return only?.sizeBytes === sizeBytes ? only : null;
+  }
+
+  async readNewest(
+    file: ResourceUrl,
+    extent: Extent,
+    sizeBytes: number,
+    signal?: AbortSignal,
+  ): Promise<NewestBytes | null> {
+    if (targetOf(file) !== null) return null;
+    return (await this.#service.readNewest?.(file, extent, sizeBytes, signal)) ?? null;
   }
 
   async readVersion(

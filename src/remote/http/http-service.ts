@@ -2,6 +2,7 @@ import { ApiError, ProtocolError, SignInError, TransportError } from '../../base
 import type { Logger } from '../../base/log.ts';
 import type {
   ListingPage,
+  NewestBytes,
   NewestVersion,
   RemoteEntry,
   RemoteResource,
@@ -59,7 +60,7 @@ import { Requests, type ServiceRequest } from './requests.ts';
 import { fileOf, progressOf, userOf } from './resource-mapping.ts';
 import { createRefreshToken, isRefusedByService, issueAccessToken } from './tokens.ts';
 import { Transport, type TransportOptions } from './transport.ts';
-import { bringVersionData, openVersionData } from './version-data.ts';
+import { bringVersionData, newestVersionData, openVersionData } from './version-data.ts';
 
 export interface HttpServiceOptions extends TransportOptions {
   readonly keys: ApplicationKeys;
@@ -89,6 +90,8 @@ export class HttpService implements RemoteService, Uploads, Trash, Copies, Direc
   readonly #token: AccessToken;
   readonly #requests: Requests;
   readonly #histories: VersionHistories;
+  /** Whether the service may name the version whose bytes it sends; false once it has not. */
+  #namesVersions = true;
   #refreshToken: string | null;
   #user: AccountUser | null = null;
 
@@ -231,6 +234,19 @@ export class HttpService implements RemoteService, Uploads, Trash, Copies, Direc
   /** The newest complete version of that length; null when the file has none. */
   async versionOfLength(file: ResourceUrl, sizeBytes: number, signal?: AbortSignal): Promise<RemoteVersion | null> {
     return await this.#histories.newestOfLength(file, sizeBytes, signal);
+  }
+
+  /** As `RemoteReading.readNewest`. After one answer that does not name its version no further one is requested. */
+  async readNewest(
+    file: ResourceUrl,
+    extent: Extent,
+    sizeBytes: number,
+    signal?: AbortSignal,
+  ): Promise<NewestBytes | null> {
+    if (!this.#namesVersions) return null;
+    const newest = await newestVersionData(this.#requests, { url: `${file}/data`, extent, sizeBytes, signal });
+    if (newest === null) this.#namesVersions = false;
+    return newest;
   }
 
   /** Bytes of a version whose length is known to be `sizeBytes`; for the validation see `version-data.ts`. */

@@ -1,5 +1,6 @@
 import { ProtocolError, TransportError } from '../../base/errors.ts';
-import type { Extent } from '../../base/vocabulary.ts';
+import type { NewestBytes } from '../../base/resources.ts';
+import type { Extent, VersionUrl } from '../../base/vocabulary.ts';
 import type { IncomingData, Landing } from '../contract.ts';
 import type { Answer } from './answer.ts';
 import type { AnswerHead } from './answer-head.ts';
@@ -58,6 +59,47 @@ export async function bringVersionData(
   };
   const headers = rangeOf(extent, sizeBytes);
   return await requests.bring({ url, headers, extent, isExpected, signal, ...landing });
+}
+
+/**
+ * Bytes of a file's newest version. Content-Location (RFC 9110, 8.7) names the version: without it, the answer may be of any version.
+ * A response that breaks off is not continued: by then another version may be the newest.
+ *
+ * @param url of the file's data
+ * @returns null for an answer that does not name a version, or is not exactly the requested range
+ */
+export async function newestVersionData(requests: Requests, request: DataRequest): Promise<NewestBytes | null> {
+  const { url, extent, sizeBytes, signal } = request;
+  const headers = rangeOf(extent, sizeBytes);
+  return await requests.send(
+    { method: 'GET', url, repetition: 'unseen', headers, signal, isData: true },
+    async ({ answer }) => {
+      const version = namedVersion(answer.header('content-location'), url);
+      try {
+        const { start, end } = checkedExtent(answer, extent, sizeBytes);
+        if (version === null || start !== extent.start || end !== extent.end) return null;
+        const bytes = new Uint8Array(end - start);
+        let at = 0;
+        for await (const chunk of answer) {
+          if (at + chunk.byteLength > bytes.byteLength) throw new ProtocolError(`${url}: more than announced`);
+          bytes.set(chunk, at);
+          at += chunk.byteLength;
+          answer.takeBack(chunk);
+        }
+        if (at < bytes.byteLength) throw new ProtocolError(`${url}: ${bytes.byteLength - at} bytes are missing`);
+        return { version, bytes };
+      } finally {
+        await answer.discard();
+      }
+    },
+  );
+}
+
+function namedVersion(location: string | null, url: string): VersionUrl | null {
+  const data = '/data';
+  if (location?.endsWith(data) !== true || !URL.canParse(location, url)) return null;
+  const named = new URL(location, url).href;
+  return named === url ? null : (named.slice(0, -data.length) as VersionUrl);
 }
 
 interface OpenAnswer {
