@@ -116,9 +116,9 @@ export class ListingAhead {
     return folders;
   }
 
-  /** Lists folders of the walk: the longer it is, the more. */
+  /** Lists folders of the walk: each visit doubles their number, up to a limit. */
   #fill(walk: Walk): void {
-    let window = Math.min(2 * walk.steps, WINDOW_MAX);
+    let window = Math.min(2 ** walk.steps, WINDOW_MAX);
     let looked = 0;
     for (const folder of nextOf(walk)) {
       if (window === 0 || this.#underWay >= UNDER_WAY_MAX || looked++ === LOOKED_AT_MAX) return;
