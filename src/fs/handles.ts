@@ -153,7 +153,7 @@ export class Handles {
   changedElsewhere(changes: readonly TreeInvalidation[]): void {
     if (this.#folders.size === 0) return;
     for (const change of changes)
-      if (change.kind !== 'inode' && change.ino !== undefined) {
+      if ((change.kind === 'entry' || change.kind === 'deleted') && change.ino !== undefined) {
         this.leaving(change.parent, change.ino, change.name);
         this.left(change.parent, change.ino, change.name);
       }

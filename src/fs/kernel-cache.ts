@@ -86,6 +86,10 @@ export class KernelCache {
           this.#unchanged.delete(change.parent);
           this.#invalidator?.entry(change.parent, change.name);
           break;
+        case 'first-entries':
+          this.#unchanged.delete(change.parent);
+          this.#invalidator?.firstEntries?.(change.parent);
+          break;
         case 'deleted':
           this.#unchanged.delete(change.parent);
           this.#invalidator?.deleted(change.parent, change.ino, change.name);

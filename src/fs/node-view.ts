@@ -71,7 +71,10 @@ export class NodeView {
     const child = this.#tree.child(parent, name);
     if (child !== undefined) return this.entry(child);
     if (this.node(parent).kind !== 'folder') throw new FsError('ENOTDIR');
-    return { attributes: null, entryTimeoutMs: this.#entryTimeoutMs };
+    // A folder that is complete without a listing may get one: of an entry of the trash that is restored. That listing sends no
+    // notification for its names.
+    const isListed = this.#tree.listedMs(parent) !== null;
+    return { attributes: null, entryTimeoutMs: isListed ? this.#entryTimeoutMs : 0 };
   }
 
   entry(node: NodeRecord): Entry {

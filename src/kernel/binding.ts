@@ -332,6 +332,8 @@ export interface Invalidator {
   inode(ino: Inode, offset: number, length: number): void;
   /** The name in `parent`, cached as present or absent. */
   entry(parent: Inode, name: string): void;
+  /** Names appeared in `folder` that no reply has called absent. Absent if the kernel caches nothing else of a folder. */
+  firstEntries?(folder: Inode): void;
   /** The name was deleted: also ends watches, and drops `child` even if it is in use. */
   deleted(parent: Inode, child: Inode, name: string): void;
   /**

@@ -45,6 +45,7 @@ export class NfsServer {
   readonly invalidator: Invalidator = {
     inode: (ino) => void this.opens.dropReader(ino),
     entry: (folder) => this.#times.entriesChanged(folder),
+    firstEntries: (folder) => this.#times.entriesChanged(folder),
     deleted: (folder, _child, name) => {
       this.#times.entriesChanged(folder);
       // Not within the notification: the tree is in the middle of applying a listing.

@@ -99,7 +99,8 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
     return;
   }
   tx.put('node', ino, after);
-  const dirty = tx.get('dirty', ino);
+  // A new inode has no rows.
+  const dirty = before === undefined ? undefined : tx.get('dirty', ino);
   if (!isDirty(after)) {
     if (dirty !== undefined) tx.remove('dirty', ino);
   } else if (dirty === undefined || (dirty.parked !== null && asksAgain(before, after))) {

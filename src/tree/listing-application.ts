@@ -53,6 +53,11 @@ export type AbsenceOutcome = RemoteDeletionOutcome | 'moved';
 export type TreeInvalidation =
   /** The name appeared, was removed, or belongs to another inode. `ino`: its former inode, if that has a new name. */
   | { readonly kind: 'entry'; readonly parent: Inode; readonly name: string; readonly ino?: Inode }
+  /**
+   * Names appeared in a folder that was never complete: a lookup of an unknown name waits for the first listing, so no
+   * reply has called these absent. One for all of them: a kernel would take its lock of the folder for each.
+   */
+  | { readonly kind: 'first-entries'; readonly parent: Inode }
   /** `was`: the former content, if the bytes have changed or may have; null if only attributes changed. */
   | { readonly kind: 'inode'; readonly ino: Inode; readonly was: FileBytes | null }
   /** The name and its inode were deleted permanently. */
@@ -122,6 +127,8 @@ export class ListingApplication {
   readonly #onReceived: (changes: readonly ReceivedChange[]) => void;
   /** Time of the last listing with a remote change (`elapsedMs`); null if there was none in this run. */
   #othersSeenMs: number | null = null;
+  /** Folders created here whose first listing is due since they are known to be on the service too: they were complete before. */
+  readonly #wasComplete = new Set<Inode>();
 
   constructor(deps: ListingApplicationDeps) {
     this.#store = deps.store;
@@ -193,6 +200,7 @@ export class ListingApplication {
       // A time in the future: the wall clock was set back, and the folder would stay stale permanently.
       if (requestedMs > known || known > this.#clock.nowMs()) tx.put('folder', folder, { listedMs: requestedMs });
     });
+    this.#wasComplete.delete(folder);
     return { ...merged, changes: merged.changes + (ahead?.changes ?? 0), questions };
   }
 
@@ -206,13 +214,7 @@ export class ListingApplication {
   ): Generator<void, void> {
     const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
     const listing: Listing = { folder, entries: byUrl, complete: false, requestedMs, serverTimeMs };
-    const { changes } = yield* this.#mergeBatches(listing, byUrl.values(), sequence);
-    if (ahead === null) return;
-    ahead.changes += changes;
-    for (const entry of entries) {
-      // An entry that this listing may not create yet has no node.
-      if (this.#store.get('resource', entry.url) !== undefined) ahead.add(entry);
-    }
+    yield* this.#mergeBatches(listing, byUrl.values(), sequence, ahead);
   }
 
   /** Merges `entries` of the listing, in steps of about `TURN_MS`. */
@@ -220,6 +222,7 @@ export class ListingApplication {
     listing: Listing,
     entries: Iterable<RemoteEntry>,
     sequence: number,
+    ahead: MergedAhead | null = null,
   ): Generator<void, Omit<MergeOutcome, 'questions'>> {
     let changes = 0;
     let isTakenBack = false;
@@ -230,6 +233,7 @@ export class ListingApplication {
       const begunMs = this.#clock.elapsedMs();
       const plan = this.#mergeBatch(listing, batch, sequence);
       changes += plan.changes.length;
+      ahead?.add(plan.changes, listing.entries);
       if (plan.takenBack.length > 0) isTakenBack = true;
       for (const entry of plan.postponed) postponed.set(entry.url, entry);
       // Known entries cost a tenth of new ones: merge as many as fit into one turn.
@@ -297,7 +301,13 @@ export class ListingApplication {
     // A visible difference from the previous listing comes from another client. A first listing shows no change.
     if (wasListed && plan.changes.some(({ before, after }) => before?.local !== after.local))
       this.#othersSeenMs = this.#clock.elapsedMs();
-    const forget = plan.changes.flatMap(invalidationsOf);
+    for (const ino of plan.unlisted) this.#wasComplete.add(ino);
+    const isUnknown = !wasListed && !this.#wasComplete.has(listing.folder);
+    const forget = plan.changes.flatMap((change) =>
+      isUnknown && isNewIn(listing.folder, change) ? [] : invalidationsOf(change),
+    );
+    if (isUnknown && plan.changes.some((change) => isNewIn(listing.folder, change)))
+      forget.push({ kind: 'first-entries', parent: listing.folder });
     if (wasListed && plan.changes.some(isNameChange)) {
       forget.push({ kind: 'inode', ino: listing.folder, was: null });
     }
@@ -315,7 +325,8 @@ export class ListingApplication {
 
   #write(tx: Transaction, changes: readonly NodeChange[]): void {
     const nowMs = this.#clock.nowMs();
-    for (const { after } of changes) writeNode(tx, tx.get('node', after.ino), after, nowMs);
+    for (const { before, after } of changes)
+      writeNode(tx, before === undefined ? undefined : tx.get('node', after.ino), after, nowMs);
     const kept = changes.filter(({ before, after }) => before?.localOnly === false && after.localOnly);
     if (kept.length > 0)
       noteLocalFolders(
@@ -421,6 +432,10 @@ function isSameTime(one: Timespec, other: Timespec): boolean {
 
 function isNameChange({ before, after }: NodeChange): boolean {
   return before?.local?.parent !== after.local?.parent || before?.local?.name !== after.local?.name;
+}
+
+function isNewIn(folder: Inode, { before, after }: NodeChange): boolean {
+  return before === undefined && after.local?.parent === folder;
 }
 
 /** Kernel cache entries that became stale by the change. */

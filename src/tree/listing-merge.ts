@@ -378,6 +378,7 @@ class Merge implements MergePlan {
 
   /** Restores a folder that was deleted here, with its ancestors, because an entry in it reappeared. */
   #restore(ino: Inode): void {
+    if (this.#node(ino)?.local != null) return;
     for (const { node, remote, parent } of deletedAbove(this.#reader, ino)) {
       const { shownAs } = remote;
       const name = this.#isHeld(parent, shownAs, node.ino)
@@ -458,9 +459,14 @@ class Merge implements MergePlan {
   }
 
   #child(parent: Inode, name: string): NodeRecord | undefined {
-    const ino = this.#dentries.get(`${parent}/${name}`);
+    const key = `${parent}/${name}`;
+    const ino = this.#dentries.get(key);
     if (ino === null) return undefined;
-    return ino === undefined ? this.#view.child(parent, name) : this.#node(ino);
+    if (ino !== undefined) return this.#node(ino);
+    const child = this.#view.child(parent, name);
+    // A new name is looked up several times.
+    if (child === undefined) this.#dentries.set(key, null);
+    return child;
   }
 
   #put(before: NodeRecord | undefined, after: NodeRecord): void {

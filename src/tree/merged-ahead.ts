@@ -1,5 +1,6 @@
 import type { RemoteEntry } from '../base/resources.ts';
 import type { ResourceUrl } from '../base/vocabulary.ts';
+import type { NodeChange } from './listing-merge.ts';
 
 /**
  * The entries of a first listing that were merged before its last page arrived. INVARIANT: the complete listing merges
@@ -11,8 +12,13 @@ export class MergedAhead {
   changes = 0;
   readonly #merged = new Map<ResourceUrl, RemoteEntry>();
 
-  add(entry: RemoteEntry): void {
-    this.#merged.set(entry.url, entry);
+  /** @param changes of a merge of `listed` */
+  add(changes: readonly NodeChange[], listed: ReadonlyMap<ResourceUrl, RemoteEntry>): void {
+    this.changes += changes.length;
+    for (const { after } of changes) {
+      const entry = after.remote === null ? undefined : listed.get(after.remote.resource);
+      if (entry !== undefined) this.#merged.set(entry.url, entry);
+    }
   }
 
   /**

@@ -55,6 +55,9 @@ const NEVER_SENT = new RegExp(`[\\0${classOf([...UNSENDABLE.keys()])}]`, 'gu');
 /** NAME_MAX of Linux, in bytes of UTF-8. */
 export const NAME_BYTES_MAX = 255;
 
+/** Most names: they are equal on both sides. `.` and `..` are not matched. */
+const PLAIN = new RegExp(`^(?!\\.\\.?$)[ -.0-~]{1,${NAME_BYTES_MAX}}$`);
+
 /**
  * Names of machine-specific files that are useless or harmful elsewhere: they are never pushed. A rename to another
  * name makes the file travel: a program that saves `_notes` by way of `._notes.x7Gq2d` means the file.
@@ -111,7 +114,7 @@ export class Names {
    * name as in use, a number is inserted before the extension.
    */
   toFileName(remoteName: string, taken: (fileName: string) => boolean = () => false): string {
-    const plain = shorten(shown(remoteName));
+    const plain = PLAIN.test(remoteName) ? remoteName : shorten(shown(remoteName));
     return taken(plain) ? this.distinct(plain, taken) : plain;
   }
 

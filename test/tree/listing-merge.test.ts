@@ -155,6 +155,30 @@ describe('one attribute changed here × one changed there', () => {
   });
 });
 
+describe('names that the kernel may have cached as absent', () => {
+  it('are none in a first listing: one notification stands for all of its entries', () => {
+    const fixture = makeTree();
+    merge(fixture, ROOT_INODE, [folder('d', 'd')]);
+    const { ino } = child(fixture, ROOT_INODE, 'd');
+    fixture.forgotten.length = 0;
+    merge(fixture, ino, [file('1', 'a'), file('2', 'b')]);
+    expect(fixture.forgotten).toEqual([{ kind: 'first-entries', parent: ino }]);
+    merge(fixture, ino, [file('1', 'a'), file('2', 'b'), file('3', 'c')]);
+    expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ino, name: 'c' });
+  });
+
+  it('are forgotten one by one by the first listing of a folder that was created here and elsewhere', () => {
+    const fixture = makeTree();
+    merge(fixture, ROOT_INODE, []);
+    const { ino } = localFile(fixture.tree, ROOT_INODE, 'd', 'folder');
+    merge(fixture, ROOT_INODE, [folder('d', 'd')]);
+    expect(fixture.tree.isComplete(ino)).toBe(false);
+    fixture.forgotten.length = 0;
+    merge(fixture, ino, [file('1', 'a')]);
+    expect(fixture.forgotten).toContainEqual({ kind: 'entry', parent: ino, name: 'a' });
+  });
+});
+
 describe('created here and there', () => {
   it('makes one of two files: ours is to become the next version of theirs', () => {
     const fixture = makeTree();

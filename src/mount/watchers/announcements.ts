@@ -220,6 +220,8 @@ export function announcementsOf(
         found.push({ what: 'changed', ino: change.ino });
       continue;
     }
+    // A watcher of a folder begins with its listing.
+    if (change.kind === 'first-entries') continue;
     const { parent, name } = change;
     if (change.kind === 'deleted') {
       if (isWatched(parent)) found.push({ what: 'gone', parent, name, isFolder: change.isFolder ?? false });
