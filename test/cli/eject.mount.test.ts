@@ -72,6 +72,7 @@ describe.skipIf(missing !== null)(titled('an eject', missing), () => {
     { timeout: 300_000 },
     async () => {
       onTestFailed(mount.printLogs);
+      if ((await mount.status()) !== null) await mount.unmount();
       await mount.mount(['--settle', '100ms', '--up-limit', '1MB']); // 8 Mbit/s
       const before = shown().length;
       await mount.run(`head -c ${MEGABYTES}000000 /dev/urandom > long.bin`);
