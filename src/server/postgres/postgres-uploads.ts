@@ -10,6 +10,7 @@ import { randomSuffix } from '../random-suffix.ts';
 import { overQuota, Refusal } from '../refusal.ts';
 import type { FileRow, VersionRow } from '../rows.ts';
 import type { UploadRules } from '../rules.ts';
+import { Turns } from '../turns.ts';
 import { BatchedCalls } from './batched-calls.ts';
 import { GatheredBytes } from './gathered-bytes.ts';
 import { GroupedCalls } from './grouped-calls.ts';
@@ -32,6 +33,8 @@ export class PostgresUploads implements UploadRules {
   readonly #clock: Clock;
   readonly #directory: string;
   readonly #gathered: GatheredBytes;
+  /** A store holds some megabytes of each object in memory while it sends them. Accounts take turns. */
+  readonly #puts = new Turns({ atOnceMax: PUTS_AT_ONCE_MAX, waitingMax: Number.POSITIVE_INFINITY });
   readonly #lease: string;
   readonly #kept: number | null;
   readonly #limits: SqlLimits;
@@ -307,13 +310,11 @@ export class PostgresUploads implements UploadRules {
   async #put(sender: Sender): Promise<Stored | null> {
     const { part } = sender;
     if (part === null) return null;
-    const key = newObjectKey();
-    await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
+    const waiter = { party: sender.session.uid, isGone: () => false };
     try {
-      const file = await part.finish();
-      const etag = await this.#store.put(key, file, AbortSignal.timeout(PUT_MS_MAX));
+      const stored = await this.#puts.inTurn(() => this.#putFile(part), waiter);
       sender.hasParts = true;
-      return { key, etag, sizeBytes: file.sizeBytes };
+      return stored;
     } catch (error) {
       if (!(error instanceof StoreError && error.isPassing)) throw error;
       throw new Refusal(503, 'The object store does not answer', { 'Retry-After': '5' }, { cause: error });
@@ -321,6 +322,14 @@ export class PostgresUploads implements UploadRules {
       sender.part = null;
       await part.remove();
     }
+  }
+
+  async #putFile(part: PartFile): Promise<Stored> {
+    const key = newObjectKey();
+    await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
+    const file = await part.finish();
+    const etag = await this.#store.put(key, file, AbortSignal.timeout(PUT_MS_MAX));
+    return { key, etag, sizeBytes: file.sizeBytes };
   }
 
   async #forget({ file, seq, epoch }: Sender): Promise<void> {
@@ -383,6 +392,8 @@ class Sender {
 const PART_BYTES = 16 * 1024 * 1024;
 /** Of all uploads to this server, in temporary files. */
 const GATHERED_BYTES = 32 * PART_BYTES;
+/** With 8 MiB each in memory; enough for a store that answers late. */
+const PUTS_AT_ONCE_MAX = 16;
 const LEASE_MS = 60_000;
 const RENEWED_AFTER_MS = 20_000;
 /** An object that takes longer could be taken for interrupted. */

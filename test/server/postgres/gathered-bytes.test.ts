@@ -1,8 +1,10 @@
+import { hash } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
+import type { HashedFile } from '../../../src/server/object-store.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { testUnless } from '../../harness/requirement.ts';
 import { HeldRequest } from '../held-request.ts';
@@ -66,6 +68,79 @@ testUnless(missingPostgres())(
       }
       expect(gathered()).toBe(0);
     } finally {
+      await server.close();
+      await postgres.close();
+      rmSync(directory, { recursive: true });
+    }
+  },
+);
+
+/** Stores an object when the test says so. */
+class HeldStore extends DirectoryStore {
+  readonly begun: string[] = [];
+  readonly #release: (() => void)[] = [];
+  isHeld = true;
+
+  override async put(key: string, file: HashedFile): Promise<string> {
+    this.begun.push(file.sha256);
+    if (this.isHeld) await new Promise<void>((resolve) => this.#release.push(resolve));
+    return super.put(key, file);
+  }
+
+  release(): void {
+    this.#release.shift()?.();
+  }
+
+  releaseAll(): void {
+    this.isHeld = false;
+    for (const resolve of this.#release.splice(0)) resolve();
+  }
+}
+
+testUnless(missingPostgres())(
+  'a store gets sixteen parts at a time, and accounts take turns',
+  { timeout: 120_000 },
+  async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-puts-'));
+    const postgres = await PostgresServer.start();
+    const store = new HeldStore(join(directory, 'objects'));
+    const url = await postgres.newDatabase();
+    const shared = { publicOrigin: ORIGIN, objects: store, database: { url } };
+    const server = await ReferenceServer.open({ dataDirectory: directory, ...shared });
+    try {
+      const at = {
+        origin: `http://127.0.0.1:${server.port}`,
+        administration: server.administration,
+      } as ReferenceServer;
+      const [user, other] = [await signUp(at, 'a@example.com'), await signUp(at, 'b@example.com')];
+      const data = (nth: number) => Buffer.alloc(20_000, `data of ${nth}, `);
+      const upload = async ({ uid, client }: TestUser, nth: number) => {
+        const file = new URL(await client.createFile(`/folder/:sc:${uid}:2`, `${nth}`)).pathname;
+        return (await client.send('PUT', `${file}/data`, { body: data(nth) })).status;
+      };
+      // A complete part lies in a file until it is stored.
+      const received = () => {
+        const incoming = join(directory, 'incoming');
+        return readdirSync(incoming).filter((name) => statSync(join(incoming, name)).size === 20_000).length;
+      };
+      const uploads = Array.from({ length: 40 }, (_, nth) => upload(user, nth));
+      await until(() => store.begun.length >= 16 && received() === 40, 60_000);
+      uploads.push(upload(other, 40));
+      await until(() => received() === 41);
+      expect(store.begun).toHaveLength(16);
+
+      const others = hash('sha256', data(40), 'hex');
+      while (!store.begun.includes(others)) {
+        const before = store.begun.length;
+        store.release();
+        await until(() => store.begun.length > before);
+      }
+
+      expect(store.begun.length).toBeLessThan(30);
+      store.releaseAll();
+      expect(new Set(await Promise.all(uploads))).toEqual(new Set([204]));
+    } finally {
+      store.releaseAll();
       await server.close();
       await postgres.close();
       rmSync(directory, { recursive: true });
