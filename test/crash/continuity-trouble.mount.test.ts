@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, onTestFailed, test } from 'vitest';
+import { describe, expect, onTestFailed, test, vi } from 'vitest';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { O_CREAT, O_RDONLY, O_RDWR } from '../conformance/file-api.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -14,6 +14,13 @@ import { missingResend } from './missing-resend.ts';
 const POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
 /** How long the process is stopped; `npm run soak -- continuity` stops it longer. */
 const STOPPED_MS = Number(process.env.CFS_TEST_STOPPED_MS ?? '1000');
+
+/** The thread that takes the signal stops the others: until then they answer calls. */
+function isStopped(pid: number): boolean {
+  return readdirSync(`/proc/${pid}/task`).every((thread) =>
+    /^State:\s+T/m.test(readFileSync(`/proc/${pid}/task/${thread}/status`, 'utf8')),
+  );
+}
 
 const missing =
   missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
@@ -55,6 +62,7 @@ describe.skipIf(missing !== null)(titled('deaths in difficult moments', missing)
         const fd = await program.open('stopped', O_RDWR | O_CREAT);
         await program.write(fd, 0, Buffer.from('before'));
         process.kill(mount.pid, 'SIGSTOP');
+        await vi.waitUntil(() => isStopped(mount.pid), { timeout: 60_000, interval: 5 });
         const answered: string[] = [];
         const calls = [
           program.write(fd, 6, Buffer.from(' and after')).then(() => answered.push('write')),
@@ -70,6 +78,7 @@ describe.skipIf(missing !== null)(titled('deaths in difficult moments', missing)
         expect((await mount.run('cat stopped; ls')).stdout).toBe('before and aftermade\nstopped\n');
         expect((await mount.status())?.continuity?.deaths).toBe(signal === 'SIGKILL' ? 1 : 0);
       } finally {
+        process.kill(mount.pid, 'SIGCONT'); // otherwise the calls of a failed test wait permanently
         await program.dispose();
         await appender.dispose();
         await mount.dispose();
@@ -79,6 +88,7 @@ describe.skipIf(missing !== null)(titled('deaths in difficult moments', missing)
 
   testUnless(missingRoot())(
     'a process that dies while the disk is full is succeeded: reads continue, and writes fail with ENOSPC until there is room',
+    { timeout: 300_000 },
     async () => {
       const disk = await SmallDisk.start(['--continuity']);
       const { mount } = disk;
