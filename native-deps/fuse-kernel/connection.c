@@ -2,9 +2,12 @@
  * One /dev/fuse descriptor, served in the loop of the thread that opened it.
  *
  * Requests are read until EAGAIN, directly into slots of one region that JavaScript sees as an ArrayBuffer. One call passes a batch to
- * JavaScript, which writes small replies over their requests; the replies are written when the call returns. Other replies go out by
- * `send` (encoded in the scratch area) and `sendPieces` (gathered from buffers and files). The layout of the region is in README.md, "The
+ * JavaScript, which encodes small replies in the reply area; they are written when the call returns. Other replies go out by `send`
+ * (encoded in the scratch area) and `sendPieces` (gathered from buffers and files). The layout of the region is in README.md, "The
  * region", and in src/kernel/kernel-addon.ts.
+ *
+ * INVARIANT: the `unique` of a small slot is 0 unless the slot has a request without a reply. With a keeper, the region outlives this
+ * process: `inherit` finds these requests again, on kernels that do not resend them.
  */
 #include "fuse-kernel.h"
 #include "fuse-protocol.h"
@@ -34,12 +37,13 @@
 enum {
   ITEM_REQUEST,    /* start of the request */
   ITEM_DATA,       /* start of the part after the first FUSE_WRITE_HEADER_BYTES */
-  ITEM_SLOT,       /* number of the small slot; the reply starts at its start */
+  ITEM_SLOT,       /* number of the small slot */
   ITEM_LARGE,      /* number of the large slot + 1; 0: none */
-  ITEM_SLOT_START, /* start of the small slot */
+  ITEM_OUT,        /* where the reply starts */
   ITEM_REPLY,      /* set by JavaScript: length of the reply, or TAKEN */
   ITEM_HELD,       /* set by JavaScript: 1 keeps the slots until `release` */
   ITEM_ERRNO,      /* set for onUnsent: why the reply was not accepted */
+  ITEM_INHERITED,  /* 1: an earlier process has read the request, and perhaps answered it */
   ITEM_WORDS
 };
 #define TAKEN 0xffffffffu /* no reply, or JavaScript sends it */
@@ -56,11 +60,12 @@ struct connection {
   size_t records_start, records_length; /* the handover state, at the end of the region */
   uint32_t *control;
   unsigned char *scratch; /* a page for the header, then PAYLOAD_MAX */
-  size_t small_start, large_start;
+  uint32_t *rests; /* by small slot: the large slot + 1 with the rest of its request; 0: the small slot has all of it */
+  size_t out_start, small_start, large_start;
   uint32_t small_count, large_count;
   uint32_t *small_free, small_free_count;
   uint32_t *large_free, large_free_count;
-  bool *touched;  /* by large slot, with a keeper: its pages are mapped */
+  bool *touched;  /* by small slot, then by large slot, with a keeper: its pages are mapped */
   uint32_t *held; /* by small slot: ITEM_LARGE + 1 of the request that holds it; 0: no request does */
 
   napi_env env;
@@ -162,55 +167,79 @@ static unsigned char *large_slot(struct connection *c, uint32_t slot) {
  * Maps the pages of a slot before the kernel copies into it. A process that is being killed gets no new pages: a request that is being
  * copied then would end with EIO, and would not be sent again.
  */
-static void touch(unsigned char *from, size_t length) {
-  for (size_t at = 0; at < length; at += PAGE) *(volatile unsigned char *)(from + at) = 0;
+static void touch(struct connection *c, uint32_t index, unsigned char *from, size_t length) {
+  if (c->page == NULL || c->touched[index]) return;
+  c->touched[index] = true;
+  for (volatile unsigned char *at = from; at < from + length; at += PAGE) *at = *at; /* an inherited request stays */
+}
+
+/* Stores in program order: they are what a successor finds after SIGKILL. */
+static void mark(struct connection *c, uint32_t slot, uint32_t rest) { *(volatile uint32_t *)&c->rests[slot] = rest; }
+
+/* The slot's request has its reply, or none is due. */
+static void mark_answered(struct connection *c, uint32_t slot) {
+  *(volatile uint64_t *)(small_slot(c, slot) + offsetof(struct fuse_request_header, unique)) = 0;
 }
 
 /*
- * Reads one request. The first 80 bytes (the header of a WRITE) go to a small slot, the rest to a large one, because the kernel insists on
- * room for the largest request (fuse_dev_do_read). A short rest is moved into the small slot immediately, so that only long ones use up
- * large slots; there the bytes of a WRITE begin on a page boundary.
- * Returns 1, or a negative errno; -ENOBUFS when a slot must be released first.
+ * Describes a request whose first 80 bytes are in a small slot, and whose rest is in `large`. A short rest is moved into the small slot, so
+ * that only long ones use up large slots; there the bytes of a WRITE begin on a page boundary. Also for an inherited request, which may
+ * have been moved before.
  */
-static int read_request(struct connection *c, uint32_t *item) {
-  if (c->small_free_count == 0 || c->large_free_count == 0) return -ENOBUFS;
-  uint32_t slot = c->small_free[c->small_free_count - 1], large = c->large_free[c->large_free_count - 1];
+static bool place(struct connection *c, uint32_t slot, uint32_t large, uint32_t *item) {
   unsigned char *head = small_slot(c, slot), *rest = large_slot(c, large);
-  if (c->page != NULL && !c->touched[large]) {
-    touch(rest - PAGE, PAGE + PAYLOAD_MAX);
-    c->touched[large] = true;
-  }
-  struct iovec iov[2] = {{head, FUSE_WRITE_HEADER_BYTES}, {rest, PAYLOAD_MAX}};
-  ssize_t n = readv(c->fd, iov, 2);
-  if (n < 0) return -errno;
-  if ((size_t)n < sizeof(struct fuse_request_header)) return -EIO;
-
   const struct fuse_request_header *header = (const struct fuse_request_header *)head;
   unsigned char *request = head, *data = head + FUSE_WRITE_HEADER_BYTES;
-  bool uses_large = (size_t)n > SMALL_BYTES;
+  bool uses_large = header->length > SMALL_BYTES;
   if (uses_large && header->opcode == FUSE_OP_WRITE) {
     data = rest;
   } else if (uses_large) {
     request = rest - FUSE_WRITE_HEADER_BYTES;
     memcpy(request, head, FUSE_WRITE_HEADER_BYTES);
     data = rest;
-  } else if ((size_t)n > FUSE_WRITE_HEADER_BYTES) {
-    memcpy(data, rest, (size_t)n - FUSE_WRITE_HEADER_BYTES);
+  } else if (c->rests[slot] != 0) {
+    if (header->length > FUSE_WRITE_HEADER_BYTES) memcpy(data, rest, header->length - FUSE_WRITE_HEADER_BYTES);
+    atomic_signal_fence(memory_order_seq_cst);
+    mark(c, slot, 0);
   }
-  c->small_free_count--;
-  if (uses_large) c->large_free_count--;
   item[ITEM_REQUEST] = (uint32_t)item_offset(c, request);
   item[ITEM_DATA] = (uint32_t)item_offset(c, data);
   item[ITEM_SLOT] = slot;
   item[ITEM_LARGE] = uses_large ? large + 1 : 0;
-  item[ITEM_SLOT_START] = (uint32_t)item_offset(c, head);
+  item[ITEM_OUT] = (uint32_t)(c->out_start + (size_t)(item - c->control) / ITEM_WORDS * SMALL_BYTES);
   item[ITEM_REPLY] = 0;
   item[ITEM_HELD] = 0;
   item[ITEM_ERRNO] = 0;
+  item[ITEM_INHERITED] = 0;
+  return uses_large;
+}
+
+/*
+ * Reads one request. The first 80 bytes (the header of a WRITE) go to a small slot, the rest to a large one, because the kernel insists on
+ * room for the largest request (fuse_dev_do_read).
+ * Returns 1, or a negative errno; -ENOBUFS when a slot must be released first.
+ */
+static int read_request(struct connection *c, uint32_t *item) {
+  if (c->small_free_count == 0 || c->large_free_count == 0) return -ENOBUFS;
+  uint32_t slot = c->small_free[c->small_free_count - 1], large = c->large_free[c->large_free_count - 1];
+  unsigned char *head = small_slot(c, slot), *rest = large_slot(c, large);
+  touch(c, slot, head, SMALL_BYTES);
+  touch(c, c->small_count + large, rest - PAGE, PAGE + PAYLOAD_MAX);
+  mark(c, slot, large + 1);
+  struct iovec iov[2] = {{head, FUSE_WRITE_HEADER_BYTES}, {rest, PAYLOAD_MAX}};
+  ssize_t n = readv(c->fd, iov, 2);
+  if (n < 0 || (size_t)n < sizeof(struct fuse_request_header)) {
+    int failure = n < 0 ? errno : EIO;
+    if (failure != EAGAIN) mark_answered(c, slot); /* the kernel may have copied a part, and has ended the request */
+    return -failure;
+  }
+  if (place(c, slot, large, item)) c->large_free_count--;
+  c->small_free_count--;
   return 1;
 }
 
 static void free_slots(struct connection *c, uint32_t slot, uint32_t large) {
+  mark_answered(c, slot);
   c->small_free[c->small_free_count++] = slot;
   if (large != 0) c->large_free[c->large_free_count++] = large - 1;
 }
@@ -254,7 +283,7 @@ static void answer_batch(struct connection *c, uint32_t count) {
   uint32_t unsent = 0;
   for (uint32_t i = 0; i < count; i++) {
     uint32_t *item = c->control + i * ITEM_WORDS;
-    unsigned char *reply = c->region + item[ITEM_SLOT_START];
+    unsigned char *reply = c->region + item[ITEM_OUT];
     if (item[ITEM_REPLY] == 0) {
       /* No reply: a bug in the caller, or the environment is going away. The requesting process must not hang. */
       const struct fuse_request_header *request = (const struct fuse_request_header *)(c->region + item[ITEM_REQUEST]);
@@ -265,6 +294,7 @@ static void answer_batch(struct connection *c, uint32_t count) {
     }
     if (item[ITEM_REPLY] == TAKEN || c->closed) continue;
     item[ITEM_ERRNO] = (uint32_t)write_reply(c, reply, item[ITEM_REPLY]);
+    mark_answered(c, item[ITEM_SLOT]);
     if (item[ITEM_ERRNO] != 0) unsent++;
   }
   if (unsent > 0 && entered) call(c, c->on_unsent, (double)count);
@@ -411,6 +441,15 @@ static napi_value connection_release(napi_env env, napi_callback_info info) {
     c->paused = false;
     uv_poll_start(c->poll, UV_POLL_READABLE, readable);
   }
+  return NULL;
+}
+
+/* answered(slot): the request of a held slot has its reply. The slot still has its bytes. */
+static napi_value connection_answered(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  uint32_t slot;
+  struct connection *c = arguments_of(env, info, 1, argv);
+  if (c != NULL && napi_get_value_uint32(env, argv[0], &slot) == napi_ok && slot < c->small_count) mark_answered(c, slot);
   return NULL;
 }
 
@@ -661,6 +700,61 @@ static napi_value connection_resend(napi_env env, napi_callback_info info) {
   return number_of(env, -write_reply(c, &message, sizeof message));
 }
 
+static uint64_t unique_of(struct connection *c, uint32_t slot) {
+  return ((const struct fuse_request_header *)small_slot(c, slot))->unique & ~FUSE_UNIQUE_RESEND;
+}
+
+/* A free list without the numbers that are in use. */
+static uint32_t list_free(uint32_t *list, uint32_t count, const bool *used) {
+  uint32_t free_count = 0;
+  for (uint32_t i = count; i-- > 0;) {
+    if (!used[i]) list[free_count++] = i;
+  }
+  return free_count;
+}
+
+/*
+ * inherit(): passes the requests without a reply of an earlier process to `onBatch`, in the order in which the kernel sent them. Before the
+ * first read. Only where the kernel does not resend them.
+ */
+static napi_value connection_inherit(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  struct connection *c = arguments_of(env, info, 0, argv);
+  if (c == NULL) return NULL;
+  uint32_t *slots = calloc(c->small_count, sizeof(uint32_t)), count = 0;
+  bool *used = calloc(c->small_count + c->large_count, sizeof(bool));
+  for (uint32_t slot = 0; slots != NULL && used != NULL && slot < c->small_count; slot++) {
+    const struct fuse_request_header *header = (const struct fuse_request_header *)small_slot(c, slot);
+    bool is_whole = header->length >= sizeof *header && header->length <= FUSE_WRITE_HEADER_BYTES + PAYLOAD_MAX &&
+                    c->rests[slot] <= c->large_count && (header->length <= SMALL_BYTES || c->rests[slot] != 0);
+    /* Those without a reply: lookup counts and interrupts are not inherited. The session looks at the callers itself. */
+    if (header->unique == 0 || !is_whole || !takes_reply(header->opcode)) {
+      mark_answered(c, slot);
+      continue;
+    }
+    uint32_t at = count++;
+    for (; at > 0 && unique_of(c, slots[at - 1]) > unique_of(c, slot); at--) slots[at] = slots[at - 1];
+    slots[at] = slot;
+    used[slot] = true;
+    if (header->length > SMALL_BYTES) used[c->small_count + c->rests[slot] - 1] = true;
+  }
+  if (slots != NULL && used != NULL) {
+    c->small_free_count = list_free(c->small_free, c->small_count, used);
+    c->large_free_count = list_free(c->large_free, c->large_count, used + c->small_count);
+  }
+  for (uint32_t done = 0, batch = 0; done < count; done += batch) {
+    for (batch = 0; batch < BATCH_MAX && done + batch < count; batch++) {
+      uint32_t *item = c->control + batch * ITEM_WORDS, slot = slots[done + batch];
+      place(c, slot, c->rests[slot] == 0 ? 0 : c->rests[slot] - 1, item);
+      item[ITEM_INHERITED] = 1;
+    }
+    answer_batch(c, batch);
+  }
+  free(slots);
+  free(used);
+  return number_of(env, count);
+}
+
 /* stopReading(): leaves further requests in the kernel, for a successor. Replies can still be sent. */
 static napi_value connection_stop_reading(napi_env env, napi_callback_info info) {
   napi_value argv[1];
@@ -688,11 +782,10 @@ static bool map_memory(struct connection *c) {
   if (st.st_size == HANDOVER_PAGE && ftruncate(c->memory, (off_t)length) != 0) return false;
   if (st.st_size != HANDOVER_PAGE && (size_t)st.st_size != length) return false; /* of another version */
   void *map = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, c->memory, 0);
-  c->touched = calloc(c->large_count, sizeof(bool));
+  c->touched = calloc(c->small_count + c->large_count, sizeof(bool));
   if (map == MAP_FAILED || c->touched == NULL) return false;
   c->page = map;
   c->region = (unsigned char *)map + HANDOVER_PAGE;
-  touch(c->region + c->small_start, (size_t)c->small_count * SMALL_BYTES);
   return true;
 }
 
@@ -709,7 +802,9 @@ static bool take_serving(struct connection *c) {
 
 static bool allocate_region(struct connection *c) {
   size_t scratch_start = PAGE;
-  c->small_start = scratch_start + PAGE + PAYLOAD_MAX;
+  size_t rests_start = scratch_start + PAGE + PAYLOAD_MAX;
+  c->out_start = rests_start + (c->small_count * sizeof(uint32_t) + PAGE - 1) / PAGE * PAGE;
+  c->small_start = c->out_start + BATCH_MAX * SMALL_BYTES;
   c->large_start = c->small_start + (size_t)c->small_count * SMALL_BYTES;
   c->records_start = c->large_start + (size_t)c->large_count * (PAGE + PAYLOAD_MAX);
   c->region_length = c->records_start + c->records_length;
@@ -721,12 +816,13 @@ static bool allocate_region(struct connection *c) {
   }
   c->control = (uint32_t *)c->region;
   c->scratch = c->region + scratch_start;
+  c->rests = (uint32_t *)(c->region + rests_start);
   c->small_free = calloc(c->small_count, sizeof(uint32_t));
   c->large_free = calloc(c->large_count, sizeof(uint32_t));
   c->held = calloc(c->small_count, sizeof(uint32_t));
   if (c->small_free == NULL || c->large_free == NULL || c->held == NULL) return false;
-  for (uint32_t i = 0; i < c->small_count; i++) free_slots(c, c->small_count - 1 - i, 0);
-  for (uint32_t i = 0; i < c->large_count; i++) c->large_free[c->large_free_count++] = c->large_count - 1 - i;
+  for (uint32_t i = c->small_count; i-- > 0;) c->small_free[c->small_free_count++] = i;
+  for (uint32_t i = c->large_count; i-- > 0;) c->large_free[c->large_free_count++] = i;
   return true;
 }
 
@@ -789,6 +885,8 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
             define_function(env, result, "notify", connection_notify, c) &&
             define_function(env, result, "counts", connection_counts, c) &&
             define_function(env, result, "resend", connection_resend, c) &&
+            define_function(env, result, "inherit", connection_inherit, c) &&
+            define_function(env, result, "answered", connection_answered, c) &&
             define_function(env, result, "stopReading", connection_stop_reading, c) &&
             define_function(env, result, "close", connection_close, c) &&
             napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;

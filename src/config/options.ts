@@ -142,7 +142,7 @@ export const OPTIONS = {
   ),
   continuity: toggle(
     '--continuity',
-    'experimental: when the mount process dies, it is restarted, and programs wait meanwhile (Linux 6.9)',
+    'experimental: when the mount process dies, it is restarted, and programs wait meanwhile',
   ),
   standby: choice(
     '--standby',

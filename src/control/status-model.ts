@@ -26,6 +26,11 @@ export interface Status {
     readonly hasStandby: boolean;
     /** The layout of what one process leaves to the next. Only a version with the same one can continue the mount. */
     readonly layout: number;
+    /**
+     * How a successor gets the calls that were not answered: the kernel sends them again (`resent`, Linux 6.9), or they stay in the keeper's
+     * memory until then (`kept`). Absent from earlier versions.
+     */
+    readonly requests?: 'resent' | 'kept';
   };
   readonly startedMs: number;
   /** `draining`: an unmount has begun. */

@@ -85,6 +85,8 @@ export interface ServedRequest {
 
 export class HandoverState implements HandleRecord {
   readonly firstHandle: number;
+  /** The kernel does not send unanswered requests again: they stay in their slots. */
+  keepsRequests = false;
   readonly drafts: DraftRows;
   readonly removals: RemovedRows;
   readonly #words: Uint32Array;
@@ -176,7 +178,7 @@ export class HandoverState implements HandleRecord {
     }
   }
 
-  /** For a resent request: the inode of its change if a predecessor has made it; null if it must be carried out. */
+  /** For a repeated request: the inode of its change if a predecessor has made it; null if it must be carried out. */
   madeBy({ unique }: ServedRequest): Inode | null {
     return this.#made.get(unique) ?? null;
   }
@@ -193,7 +195,7 @@ export class HandoverState implements HandleRecord {
 
   // The handles
 
-  /** For a resent request: the handle that it opened, and that the kernel never got. Returned once. */
+  /** For a repeated request: the handle that it opened, and that the kernel perhaps never got. Returned once. */
   undelivered({ unique }: ServedRequest): { readonly handle: HandleId; readonly ino: Inode } | null {
     const handle = this.#openedBy.get(unique);
     const row = handle === undefined ? undefined : this.#rows.get(handle);

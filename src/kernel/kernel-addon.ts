@@ -65,6 +65,10 @@ export interface AddonConnection {
   counts(): readonly number[];
   /** Lets the kernel send unanswered requests of an earlier process again. */
   resend(): number;
+  /** Where the kernel does not: passes those in the keeper's memory to `onBatch`, in their order. @returns how many */
+  inherit(): number;
+  /** The request of a held slot has its reply. */
+  answered(slot: number): void;
   /** Reads no further request. Replies can still be sent. */
   stopReading(): void;
   close(): void;
@@ -75,11 +79,13 @@ export const ITEM_REQUEST = 0;
 export const ITEM_DATA = 1;
 export const ITEM_SLOT = 2;
 export const ITEM_LARGE = 3;
-export const ITEM_SLOT_START = 4;
+/** Where the reply is encoded, outside of the request: a successor may need that. */
+export const ITEM_OUT = 4;
 export const ITEM_REPLY = 5;
 export const ITEM_HELD = 6;
 export const ITEM_ERRNO = 7;
-export const ITEM_WORDS = 8;
+export const ITEM_INHERITED = 8;
+export const ITEM_WORDS = 9;
 
 /** In ITEM_REPLY: no reply is due, or it is sent another way. */
 export const TAKEN = 0xffffffff;

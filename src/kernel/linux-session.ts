@@ -103,7 +103,7 @@ export class LinuxSession {
       attributesSent: (attributes) => this.#reader.noteAttributes(attributes),
       poolAnswers: (request) => this.#began(request),
       sent: (request, errno) => this.#readSent(request, errno),
-      undelivered: (request) => this.#undelivered.listing(request),
+      undelivered: (request) => this.#takeBackListing(request),
     });
   }
 
@@ -126,7 +126,7 @@ export class LinuxSession {
     for (let i = 0; i < count; i++) {
       const request = this.#batch[i];
       if (request && this.#wire.u32((i * N.ITEM_WORDS + N.ITEM_ERRNO) * 4) !== 0)
-        this.#undelivered.answer(request, request.value);
+        this.#takeBack(request, request.value);
     }
   }
 
@@ -151,8 +151,9 @@ export class LinuxSession {
     }
 
     const request = new Request(wire, at, this.#nodeIds, this.#boundary.nowMs(), this.#handover);
+    request.isInherited = wire.u32(item + N.ITEM_INHERITED * 4) !== 0;
     this.#batch[i] = request;
-    const out = wire.u32(item + N.ITEM_SLOT_START * 4);
+    const out = wire.u32(item + N.ITEM_OUT * 4);
     try {
       if (request.opcode === Opcode.INIT) {
         const length = P.OUT_HEADER_BYTES + this.#agree(at + P.IN_HEADER_BYTES, out + P.OUT_HEADER_BYTES);
@@ -174,6 +175,8 @@ export class LinuxSession {
         return P.OUT_HEADER_BYTES;
       }
       const length = this.#replies.write(request, answer, out, false);
+      // The pool answers.
+      if (this.#keepsRequests && length === N.TAKEN && this.#pending.has(request.unique)) this.#hold(request, item);
       this.#boundary.succeeded(request.op, request.startedMs);
       return length;
     } catch (error) {
@@ -187,7 +190,7 @@ export class LinuxSession {
   #recorded(handover: HandoverState, request: Request, at: number, data: number): unknown {
     handover.begin(request);
     try {
-      if (request.isResent) return this.#again(handover, request, at, data);
+      if (request.isRepeated) return this.#again(handover, request, at, data);
       return this.#reader.call(request, at, data, this.#copiesWrites());
     } finally {
       handover.end();
@@ -208,6 +211,15 @@ export class LinuxSession {
     return this.#reader.call(request, at, data, this.#copiesWrites());
   }
 
+  /** The kernel did not accept the reply. */
+  #takeBack(request: Request, value: unknown): void {
+    if (!request.isInherited) this.#undelivered.answer(request, value);
+  }
+
+  #takeBackListing(request: Request): void {
+    if (!request.isInherited) this.#undelivered.listing(request);
+  }
+
   #forget(nodeId: number, count: number): void {
     this.#undelivered.forget(this.#nodeIds.forgotten(nodeId, count), count);
   }
@@ -221,7 +233,12 @@ export class LinuxSession {
     return this.#copiedBytes;
   }
 
+  get #keepsRequests(): boolean {
+    return this.#handover?.keepsRequests === true;
+  }
+
   #copiesWrites(): boolean {
+    if (this.#keepsRequests) return false;
     if (
       this.#heldSlots <= this.#smallSlots - SMALL_SLOTS_SPARE &&
       this.#heldLargeSlots <= this.#largeSlots - LARGE_SLOTS_SPARE
@@ -230,20 +247,24 @@ export class LinuxSession {
     return this.#copiedBytes < COPIED_BYTES_MAX;
   }
 
-  /** The reply comes later: the thread continues, the slot is free again unless it holds the bytes of a WRITE. */
+  /** The slots of the request stay as they are until its end. */
+  #hold(request: Request, item: number): void {
+    const wire = this.#wire;
+    request.held = [wire.u32(item + N.ITEM_SLOT * 4), wire.u32(item + N.ITEM_LARGE * 4)];
+    this.#heldSlots++;
+    if (request.held[1] !== 0) this.#heldLargeSlots++;
+    wire.setU32(item + N.ITEM_HELD * 4, 1);
+  }
+
+  /** The reply comes later: the thread continues, the slot is free again unless it holds the bytes of a WRITE, or a successor needs it. */
   #wait(request: Request, promise: Promise<unknown>, item: number): void {
     const wire = this.#wire;
     request.sink?.detach();
-    if (request.opcode === Opcode.WRITE) {
-      if (this.#copiesWrites()) {
-        request.copiedBytes = wire.u32(wire.u32(item + N.ITEM_REQUEST * 4) + P.IN_HEADER_BYTES + 16); // fuse_write_in.size
-        this.#copiedBytes += request.copiedBytes;
-      } else {
-        request.held = [wire.u32(item + N.ITEM_SLOT * 4), wire.u32(item + N.ITEM_LARGE * 4)];
-        this.#heldSlots++;
-        if (request.held[1] !== 0) this.#heldLargeSlots++;
-        wire.setU32(item + N.ITEM_HELD * 4, 1);
-      }
+    if (request.opcode === Opcode.WRITE && this.#copiesWrites()) {
+      request.copiedBytes = wire.u32(wire.u32(item + N.ITEM_REQUEST * 4) + P.IN_HEADER_BYTES + 16); // fuse_write_in.size
+      this.#copiedBytes += request.copiedBytes;
+    } else if (request.opcode === Opcode.WRITE || this.#keepsRequests) {
+      this.#hold(request, item);
     }
     this.#began(request);
     this.#boundary.watch(request, promise, {
@@ -251,22 +272,24 @@ export class LinuxSession {
       refused: (error) => {
         this.#undelivered.listing(request);
         this.#sendError(request, error.code);
+        if (request.held !== null) this.#connection.answered(request.held[0]);
         // The file system may still use the bytes of a WRITE that timed out.
         void promise.then(
           () => this.#releaseSlots(request),
           () => this.#releaseSlots(request),
         );
-        this.#finish(request);
+        this.#ended(request);
       },
       late: (value) => {
         if (request.opcode === Opcode.READ) allSent(value as ReadReply);
         else this.#undelivered.answer(request, value);
       },
     });
+    // The INTERRUPT of its caller may have gone to the earlier process.
+    if (request.isInherited) this.#boundary.interrupt(request, () => this.#callerState(request.pid));
   }
 
   #answerLater(request: Request, value: unknown): void {
-    this.#releaseSlots(request);
     let length: number;
     try {
       length = this.#replies.write(request, value, this.#scratch, true);
@@ -277,7 +300,7 @@ export class LinuxSession {
       return;
     }
     if (length === N.TAKEN) return; // READ finishes itself
-    if (this.#connection.send(this.#scratch, length) < 0) this.#undelivered.answer(request, value);
+    if (this.#connection.send(this.#scratch, length) < 0) this.#takeBack(request, value);
     this.#finish(request);
   }
 
@@ -302,6 +325,11 @@ export class LinuxSession {
   }
 
   #finish(request: Request): void {
+    this.#releaseSlots(request);
+    this.#ended(request);
+  }
+
+  #ended(request: Request): void {
     if (!this.#pending.delete(request.unique)) return;
     this.#invalidator.ended(request.nodeid);
     if (request.otherNodeid !== 0) this.#invalidator.ended(request.otherNodeid);

@@ -14,15 +14,16 @@ import { LinuxSession } from './linux-session.ts';
 import { MOUNT_REFUSAL } from './mount-refusal.ts';
 import { mountOn, placeOf } from './mount-table.ts';
 import * as MountPoint from './mounting.ts';
-import { type Agreement, canResend, type KernelOffer, type MaskableFeature, negotiate } from './negotiation.ts';
+import { type Agreement, type MaskableFeature, negotiate } from './negotiation.ts';
 import { NodeIds } from './node-ids.ts';
 import { OpBoundary, type OpMetrics, type OpName } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import { Wire } from './wire.ts';
 
 /** Slots for requests: small ones for all, large ones only for writes of more than 8 KiB. */
-const SMALL_SLOTS = 256;
-const LARGE_SLOTS = 32;
+const SLOTS = { small: 256, large: 32 };
+/** With `--continuity`: where the kernel does not resend requests, each one that waits keeps its slot. Unused slots take no memory. */
+const SLOTS_OF_KEEPER = { small: 1024, large: 96 };
 /** Where notifications are encoded: the second half of the region's first page, behind the control words. */
 const MESSAGE_START = 2048;
 /**
@@ -191,11 +192,12 @@ class Mount implements LinuxMount {
       bytesCameMs: deps.bytesCameMs,
     });
     const generation = deps.continuity?.keeper.generation ?? 0;
+    const slots = deps.continuity == null ? SLOTS : SLOTS_OF_KEEPER;
     let session: LinuxSession | null = null;
     const connection = deps.addon.openConnection(
       deps.fd,
-      SMALL_SLOTS,
-      LARGE_SLOTS,
+      slots.small,
+      slots.large,
       Math.round((deps.slowReplyMs ?? SLOW_REPLY_MS) * 1e6),
       (count) => {
         this.#batches++;
@@ -241,8 +243,8 @@ class Mount implements LinuxMount {
       invalidator: this.invalidator,
       wire: this.#wire,
       nodeIds,
-      smallSlots: SMALL_SLOTS,
-      largeSlots: LARGE_SLOTS,
+      smallSlots: slots.small,
+      largeSlots: slots.large,
       callerState,
       agree: (body, out) => this.#agree(body, out),
       handover: this.#continuity?.state ?? null,
@@ -305,14 +307,19 @@ class Mount implements LinuxMount {
     if (offer === null) throw new UsageError('the keeper has no agreement with the kernel', MOUNT_REFUSAL.noFuse);
     const agreement = negotiate(offer, this.#maskedFeatures);
     this.#features = agreement.features;
+    state.keepsRequests = !agreement.features.has('resend');
     this.#resolveAgreement(agreement);
     state.judge(journal.foundRecord);
     journal.witness = state;
     this.#ops.init?.(this.invalidator, state);
     // After the handles of older versions: the name does not lead to them any more.
     for (const { nodeId, ino } of state.nodeIds()) this.#nodeIds.inherit(nodeId, ino);
-    const result = this.#connection.resend();
-    if (result < 0) this.#log.error({ errno: errnoOf(result) }, 'the kernel does not resend unanswered requests');
+    if (state.keepsRequests) {
+      this.#log.debug({ requests: this.#connection.inherit() }, 'unanswered requests inherited');
+    } else {
+      const result = this.#connection.resend();
+      if (result < 0) this.#log.error({ errno: errnoOf(result) }, 'the kernel does not resend unanswered requests');
+    }
     tellKeeper('serves', -1, this.#addon);
   }
 
@@ -396,7 +403,10 @@ class Mount implements LinuxMount {
     }
     const agreement = negotiate(offer, this.#maskedFeatures);
     this.#features = agreement.features;
-    this.#recordOffer(offer);
+    if (this.#continuity !== null) {
+      this.#continuity.state.agreed(offer);
+      this.#continuity.state.keepsRequests = !agreement.features.has('resend');
+    }
     wire.setU32(out + 4, agreement.minor);
     wire.setU32(out + 8, agreement.readAheadBytesMax);
     wire.setU32(out + 12, agreement.flags);
@@ -408,13 +418,6 @@ class Mount implements LinuxMount {
     this.#log.debug({ minor: agreement.minor, features: [...agreement.features] }, 'kernel agreed');
     this.#resolveAgreement(agreement);
     return P.INIT_OUT_BYTES;
-  }
-
-  /** A kernel that cannot resend requests leaves a mount without a successor. */
-  #recordOffer(offer: KernelOffer): void {
-    if (this.#continuity === null) return;
-    if (canResend(offer)) this.#continuity.state.agreed(offer);
-    else this.#log.warn({ minor: offer.minor }, 'no continuity: it needs Linux 6.9');
   }
 
   /** Without this the kernel reads 128 KiB at a time, despite INIT; needs privilege, and is optional. */

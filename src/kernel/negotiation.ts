@@ -42,9 +42,13 @@ const FEATURES = {
 } as const satisfies Record<string, Feature>;
 
 export type FeatureName = keyof typeof FEATURES;
-/** Valid names in `maskedFeatures`: those of INIT and those that depend on the protocol version. */
-export type MaskableFeature = FeatureName | 'epoch';
-export const MASKABLE_FEATURES: readonly MaskableFeature[] = [...(Object.keys(FEATURES) as FeatureName[]), 'epoch'];
+/** Valid names in `maskedFeatures`: those of INIT, and those that need no answer to it. */
+export type MaskableFeature = FeatureName | 'epoch' | 'resend';
+export const MASKABLE_FEATURES: readonly MaskableFeature[] = [
+  ...(Object.keys(FEATURES) as FeatureName[]),
+  'epoch',
+  'resend',
+];
 
 /** struct fuse_init_in */
 export interface KernelOffer {
@@ -70,10 +74,8 @@ const PAGE_BYTES = 4096;
 /** The size of one request without MAX_PAGES: FUSE_DEFAULT_MAX_PAGES_PER_REQ of fs/fuse/fuse_i.h. */
 const PAGES_WITHOUT_MAX_PAGES = 32;
 
-/** FUSE_HAS_RESEND, bit 39: the kernel knows FUSE_NOTIFY_RESEND (Linux 6.9). It needs no answer, so it is no feature of the agreement. */
-export function canResend(offer: KernelOffer): boolean {
-  return (offer.flags2 & (1 << 7)) !== 0;
-}
+/** FUSE_HAS_RESEND, bit 39 of the offer: the kernel knows FUSE_NOTIFY_RESEND (Linux 6.9). Without: requests stay in their slots until answered. */
+const HAS_RESEND = 1 << 7;
 
 /** Selects every known feature that the kernel offers and `masked` does not name. */
 export function negotiate(offer: KernelOffer, masked: readonly string[]): Agreement {
@@ -91,6 +93,7 @@ export function negotiate(offer: KernelOffer, masked: readonly string[]): Agreem
   const minor = Math.min(offer.minor, PROTOCOL_MINOR_MAX);
   if (offer.major === PROTOCOL_MAJOR && offer.minor >= PROTOCOL_MINOR_EPOCH && !masked.includes('epoch'))
     features.add('epoch');
+  if ((offer.flags2 & HAS_RESEND) !== 0 && !masked.includes('resend')) features.add('resend');
   const pagesMax = features.has('max-pages') ? PAYLOAD_BYTES_MAX / PAGE_BYTES : PAGES_WITHOUT_MAX_PAGES;
   return {
     minor,

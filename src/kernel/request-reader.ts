@@ -165,7 +165,7 @@ export class RequestReader {
   }
 
   /**
-   * The reply to a resent request whose change an earlier process has made.
+   * The reply to a repeated request whose change an earlier process has made.
    *
    * @param ino the newest inode of that change
    */
@@ -179,7 +179,7 @@ export class RequestReader {
   }
 
   /**
-   * The reply to a resent request by which an earlier process opened `handle`.
+   * The reply to a repeated request by which an earlier process opened `handle`.
    *
    * @returns null if the handle is lost
    */

@@ -7,7 +7,7 @@ import type { OpName, PendingOp } from './op-boundary.ts';
 import * as P from './protocol.ts';
 import type { Wire } from './wire.ts';
 
-/** FUSE_UNIQUE_RESEND (bit 63 of `unique`): a predecessor of this process has read the request. The reply carries the bit too. */
+/** FUSE_UNIQUE_RESEND (bit 63 of `unique`): the kernel sends again what a predecessor of this process has read. The reply carries the bit too. */
 const RESENT = 0x8000_0000;
 
 /** A request id without the bit of a resent request: INTERRUPT and the resent request name the same one. */
@@ -41,7 +41,9 @@ export class Request implements OpContext, PendingOp, ServedRequest {
   value: unknown = undefined;
   /** The node id of the lookup in the reply; 0 without one. */
   given = 0;
-  /** Slots that hold the bytes of a pending WRITE: [small, large]. */
+  /** A predecessor of this process has read the request, and perhaps answered it: nothing is taken back if the kernel does not accept the reply. */
+  isInherited = false;
+  /** Slots that hold the request, or the bytes of a pending WRITE: [small, large]. */
   held: readonly [number, number] | null = null;
   /** Size of the copied bytes of a pending WRITE. */
   copiedBytes = 0;
@@ -67,8 +69,9 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     this.startedMs = startedMs;
   }
 
-  get isResent(): boolean {
-    return (this.uniqueHigh & RESENT) !== 0;
+  /** A predecessor of this process may have carried it out. */
+  get isRepeated(): boolean {
+    return this.isInherited || (this.uniqueHigh & RESENT) !== 0;
   }
 
   get nodeId(): number {

@@ -22,7 +22,7 @@ export interface BoundMount {
   /** The descriptor of the kernel connection; -1 if this process has none. */
   readonly descriptor: number;
   /** The counters of operations; null if the binding has none. */
-  readonly counting: Pick<LinuxMount, 'metrics' | 'state'> | null;
+  readonly counting: Pick<LinuxMount, 'metrics' | 'state' | 'features'> | null;
   /** Ends serving so that another process can continue; absent if none can. */
   readonly handOver?: () => Promise<void>;
 }

@@ -28,6 +28,7 @@ export class Continuity {
   /** How long programs waited for this process, after the end of the one before it; null for the first process. */
   #pauseMs: number | null = null;
   #hasStandby = false;
+  #requests: 'resent' | 'kept' = 'resent';
   #cancelStandby: () => void = () => {};
 
   private constructor(request: MountRequest, log: Logger) {
@@ -55,8 +56,9 @@ export class Continuity {
   }
 
   /** The kernel is answered: the keeper may pass signals on from now on. */
-  serves(keeper: Keeper): void {
+  serves(keeper: Keeper, doesResend: boolean): void {
     this.#keeper = keeper;
+    this.#requests = doesResend ? 'resent' : 'kept';
     tellKeeper('ready');
     this.#line.onLost = () => this.#standbyLost();
     this.#standByAfter(keeper.generation === 0 ? STANDBY_AFTER_MS : NEXT_STANDBY_AFTER_MS);
@@ -123,6 +125,7 @@ export class Continuity {
       upgrades,
       lastPauseMs: this.#pauseMs,
       hasStandby: this.#hasStandby,
+      requests: this.#requests,
     };
     return { continuity: { ...restarts, layout: LAYOUTS.handover } };
   }

@@ -43,6 +43,11 @@ export interface MountedAt {
   readonly descriptor: number;
 }
 
+export interface Mounted extends MountedAt {
+  /** The kernel sends unanswered requests again to the next process (FUSE_NOTIFY_RESEND). */
+  readonly doesResend: boolean;
+}
+
 /** The Worker's interface for the main thread, under the name `mount`. */
 export interface MountService {
   /** For a standby: loads what `mount` needs. */
@@ -57,7 +62,7 @@ export interface MountService {
   /** Makes the root of an empty store. */
   createRoot(root: ResourceUrl): Promise<void>;
   /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
-  mount(): Promise<MountedAt>;
+  mount(): Promise<Mounted>;
   /** Ends serving at the boundary of a request, for a process that continues this mount. The caller then ends this one. */
   handOver(): Promise<void>;
   /**

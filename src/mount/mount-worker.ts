@@ -39,7 +39,7 @@ import { pinnedPath } from './mount-additions.ts';
 import { assembleMount, type MountParts } from './mount-parts.ts';
 import {
   type MainService,
-  type MountedAt,
+  type Mounted,
   type MountService,
   STOP_ID,
   type StopOutcome,
@@ -70,7 +70,7 @@ class MountingWorker implements MountService {
 
   #parts: MountParts | null = null;
   #mounted: MountedFileSystem | null = null;
-  #mounting: Promise<MountedAt> | null = null;
+  #mounting: Promise<Mounted> | null = null;
   #keeper: Keeper | null = null;
   #counting: BoundMount['counting'] = null;
   #handOver: BoundMount['handOver'] | null = null;
@@ -125,12 +125,12 @@ class MountingWorker implements MountService {
     Tree.createRoot(this.#built.store, systemClock, { resource: root, ...this.#start.owner });
   }
 
-  mount(): Promise<MountedAt> {
+  mount(): Promise<Mounted> {
     this.#mounting = this.#mountNow();
     return this.#mounting;
   }
 
-  async #mountNow(): Promise<MountedAt> {
+  async #mountNow(): Promise<Mounted> {
     const { request } = this.#start;
     const { options } = request;
     const how: MountOptions = {
@@ -164,7 +164,8 @@ class MountingWorker implements MountService {
     void mounted.ended.then(() => this.#gone());
     this.#built.sync.start();
     if (this.#built.sync.paused === null) this.#built.pins.start();
-    return { directory: mounted.directory, device: mounted.device, descriptor };
+    const doesResend = counting?.features.has('resend') === true;
+    return { directory: mounted.directory, device: mounted.device, descriptor, doesResend };
   }
 
   async handOver(): Promise<void> {

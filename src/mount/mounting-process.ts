@@ -300,10 +300,11 @@ class MountingProcess {
   }
 
   async #serve(keeper: Keeper | null): Promise<void> {
-    this.#watch.mounted(await this.#mount.mount());
+    const mounted = await this.#mount.mount();
+    this.#watch.mounted(mounted);
     for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
       process.on(signal, () => void this.#interrupted(signal));
-    if (keeper !== null) this.#continuity?.serves(keeper);
+    if (keeper !== null) this.#continuity?.serves(keeper, mounted.doesResend);
     if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
   }
 

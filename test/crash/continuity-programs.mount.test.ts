@@ -7,7 +7,6 @@ import { runScript } from '../harness/command.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { missingPrograms, titled } from '../harness/requirement.ts';
-import { missingResend } from './missing-resend.ts';
 
 /** Of the repository. `npm run soak -- continuity` takes 5,000. */
 const FILES = Number(process.env.CFS_FILES ?? '60');
@@ -35,7 +34,6 @@ const SCRIPTS = {
 
 const missing =
   missingForMounts() ??
-  missingResend() ??
   missingPrograms('git', 'rsync', 'sqlite3', 'tar') ??
   (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('programs over deaths', missing), () => {

@@ -9,7 +9,6 @@ import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { missingRoot, testUnless, titled } from '../harness/requirement.ts';
 import { SmallDisk } from '../harness/small-disk.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
-import { missingResend } from './missing-resend.ts';
 
 const POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
 /** How long the process is stopped; `npm run soak -- continuity` stops it longer. */
@@ -22,8 +21,7 @@ function isStopped(pid: number): boolean {
   );
 }
 
-const missing =
-  missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('deaths in difficult moments', missing), () => {
   test('a request that ends each process that serves it fails with EIO, and the mount continues', async () => {
     const scratch = mkdtempSync(join(tmpdir(), 'cfs-deadly-'));

@@ -1,53 +1,25 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
-import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { O_CREAT, O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
 import { runCommand } from '../harness/command.ts';
-import { percentiles, tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 import { titled } from '../harness/requirement.ts';
 import { seedsOf } from '../harness/seeds.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
-import { SeededRandom } from '../store/seeded-random.ts';
-import { missingResend } from './missing-resend.ts';
+import { DEATHS, KILL_POINTS, killUnderLoad, parentOf } from './killed-under-load.ts';
 
-/** `npm run soak -- continuity` kills more often. */
-const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '5');
 /** `on`: each process is killed when its standby is ready. */
 const STANDBY = process.env.CFS_TEST_STANDBY ?? 'off';
-/** The calls of the load from one death to the next. */
-const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '1000');
-const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
 /** Of one draft (src/kernel/draft-rows.ts). */
 const RANGES_MAX = 3067;
-const LOAD_MS_MAX = 24 * 3_600_000;
-/**
- * How the process dies, in turn: from outside at any moment, or by itself (kill-points.mjs). After the write of a record, and before its reply,
- * a change is made that its caller does not know of.
- */
-const DEATH_POINTS = ['', 'journal-write after', 'journal-write before', 'journal-write torn', 'journal-write after'];
-const NTH_MAX = 12;
-const POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
-
-/** The process that has `pid` as its child: the keeper. */
-function parentOf(pid: number): number {
-  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
-  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
-}
-
-/** What the load has said last of its calls. */
-const callsIn = (lines: readonly string[]): number => Number(lines.at(-1)?.split(' ')[1] ?? 0);
-
-const missing =
-  missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('continuity', missing), () => {
   let mount: MountFixture;
   const scratch = mkdtempSync(join(tmpdir(), 'cfs-continuity-'));
@@ -55,7 +27,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
   beforeAll(async () => {
     const env = {
       CFS_TEST_KEEPER_UNLIMITED: '1',
-      NODE_OPTIONS: `--import ${POINTS}`,
+      NODE_OPTIONS: `--import ${KILL_POINTS}`,
       CFS_TEST_KILL_FILE: killFile,
     };
     mount = await MountFixture.start({ flags: ['--continuity', `--standby=${STANDBY}`], env });
@@ -70,53 +42,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     { timeout: DEATHS * 60_000 + 60_000 },
     async (seed) => {
       onTestFailed(() => mount.printLogs());
-      const stop = join(scratch, `stop-${seed}`);
-      const random = new SeededRandom(seed);
-      await mount.run(`mkdir load-${seed}`);
-      const load = spawn(
-        process.execPath,
-        [LOAD, join(mount.directory, `load-${seed}`), String(LOAD_MS_MAX), String(seed), stop],
-        { cwd: '/', stdio: ['ignore', 'pipe', 'inherit'] },
-      );
-      const lines: string[] = [];
-      createInterface(load.stdout).on('line', (line) => lines.push(line));
-      const ended = new Promise<void>((resolve) => load.on('close', () => resolve()));
-      await vi.waitUntil(() => lines.length > 0, { timeout: 60_000, interval: 20 });
-      const pauses: number[] = [];
-      const keeper = parentOf(mount.pid);
-      const held = () => ({
-        descriptors: readdirSync(`/proc/${keeper}/fd`).length,
-        children: readFileSync(`/proc/${keeper}/task/${keeper}/children`, 'utf8').trim().split(' ').length,
-      });
-      const heldBefore = held();
-      // Null until it has taken over: it listens before that.
-      const pauseOf = async () => (await mount.status().catch(() => null))?.continuity?.lastPauseMs ?? null;
-      try {
-        for (let death = 0; death < DEATHS && load.exitCode === null; death++) {
-          const callsUntil = callsIn(lines) + CALLS_BETWEEN;
-          await vi.waitUntil(() => callsIn(lines) >= callsUntil, { timeout: 60_000, interval: 7 });
-          if (STANDBY === 'on') await mount.standbyReady();
-          const point = DEATH_POINTS[death % DEATH_POINTS.length];
-          writeFileSync(killFile, JSON.stringify({ point, nth: 1 + random.below(NTH_MAX) }));
-          await mount.killAndContinue((pid) => process.kill(pid, point === '' ? 'SIGKILL' : 'SIGUSR2'));
-          pauses.push(await vi.waitUntil(pauseOf, { timeout: 60_000, interval: 20 }));
-        }
-      } finally {
-        writeFileSync(stop, '');
-        await ended;
-      }
-      const { calls, wrong } = JSON.parse(lines.at(-1) ?? '{}');
-      tellFigures(
-        `continuity: ${pauses.length} deaths, ${calls} calls, ${wrong?.length} wrong; pause ${percentiles(pauses)}`,
-      );
-
-      for (const each of wrong ?? []) tellFigures(each);
-      expect(wrong).toEqual([]);
-      expect(pauses).toHaveLength(DEATHS);
-      // No descriptor and no zombie stays behind.
-      expect(held()).toEqual(heldBefore);
-      expect(calls).toBeGreaterThan(100);
-      await mount.run(`rm -r load-${seed}`);
+      await killUnderLoad(mount, { scratch, killFile, seed, hasStandby: STANDBY === 'on' });
     },
   );
 
@@ -294,7 +220,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     'programs continue when the thread that answers the kernel ends by itself (%s)',
     async (point) => {
       // 200 MB: less to fill until its heap is exhausted.
-      const env = { NODE_OPTIONS: `--import ${POINTS} --max-old-space-size=200`, CFS_TEST_KILL_FILE: killFile };
+      const env = { NODE_OPTIONS: `--import ${KILL_POINTS} --max-old-space-size=200`, CFS_TEST_KILL_FILE: killFile };
       const failing = await MountFixture.start({ server: mount.server, flags: ['--continuity'], env });
       onTestFailed(() => failing.printLogs());
       const program = await SyscallProcess.start(failing.directory);

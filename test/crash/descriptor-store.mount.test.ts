@@ -11,7 +11,6 @@ import { NOT_FOR_PROGRAMS, runCommand } from '../harness/command.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { testUnless, titled } from '../harness/requirement.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
-import { missingResend } from './missing-resend.ts';
 
 const CFS_MOUNT = new URL('../../dist/cli/cfs-mount.js', import.meta.url).pathname;
 const SOURCE = fileURLToPath(new URL('../harness/descriptor-store.c', import.meta.url));
@@ -19,8 +18,7 @@ const SOURCE = fileURLToPath(new URL('../harness/descriptor-store.c', import.met
 const LIMIT_BYTES = 8 * 1024 ** 2;
 const START_MS_MAX = 60_000;
 
-const missing =
-  missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('descriptor store', missing), () => {
   const group = missing === null ? limitedGroup(LIMIT_BYTES) : null;
   const limited = testUnless(group === null ? 'a control group with a limit of memory' : null);

@@ -5,14 +5,12 @@ import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
-import { missingResend } from './missing-resend.ts';
 
 const STANDBY_MIB_MAX = 35;
 /** Rows for memory that no other process uses, too. */
 const PRIVATE = /^Private_(Dirty|Clean):/;
 
-const missing =
-  missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('standby', missing), () => {
   let mount: MountFixture;
   beforeAll(async () => {

@@ -11,15 +11,13 @@ import { type CommandResult, runCommand } from '../harness/command.ts';
 import { percentiles, tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
-import { missingResend } from './missing-resend.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../', import.meta.url));
 const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
 const UPGRADES = Number(process.env.CFS_TEST_UPGRADES ?? '10');
 const LOAD_MS_MAX = 24 * 3_600_000;
 
-const missing =
-  missingForMounts() ?? missingResend() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
 describe.skipIf(missing !== null)(titled('upgrade of a running mount', missing), () => {
   let mount: MountFixture;
   const scratch = mkdtempSync(join(tmpdir(), 'cfs-upgrade-'));

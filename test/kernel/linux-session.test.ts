@@ -7,8 +7,8 @@ import { KernelInvalidator } from '../../src/kernel/invalidate.ts';
 import {
   type AddonConnection,
   ITEM_ERRNO,
+  ITEM_OUT,
   ITEM_REQUEST,
-  ITEM_SLOT_START,
   SCRATCH_BYTES,
 } from '../../src/kernel/kernel-addon.ts';
 import { LinuxSession } from '../../src/kernel/linux-session.ts';
@@ -56,7 +56,7 @@ test.each([
   wire.setU32(SLOT + IN_OPCODE, opcode);
   wire.setU64(SLOT + IN_NODEID, ROOT_INODE);
   then(SLOT + IN_HEADER_BYTES, wire);
-  for (const word of [ITEM_REQUEST, ITEM_SLOT_START]) wire.setU32(word * 4, SLOT);
+  for (const word of [ITEM_REQUEST, ITEM_OUT]) wire.setU32(word * 4, SLOT);
 
   session.batch(1);
   wire.setU32(ITEM_ERRNO * 4, ENOENT);
@@ -111,7 +111,7 @@ test.each([
     wire.setU32(SLOT + IN_UNIQUE, unique);
     wire.setU32(SLOT + IN_UNIQUE + 4, 0x8000_0000);
     wire.setU64(SLOT + IN_NODEID, 5);
-    for (const word of [ITEM_REQUEST, ITEM_SLOT_START]) wire.setU32(word * 4, SLOT);
+    for (const word of [ITEM_REQUEST, ITEM_OUT]) wire.setU32(word * 4, SLOT);
     session.batch(1);
 
     expect(done).toEqual(calls);

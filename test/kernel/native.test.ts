@@ -3,6 +3,7 @@ import { pbkdf2 } from 'node:crypto';
 import {
   closeSync,
   fstatSync,
+  ftruncateSync,
   mkdtempSync,
   openSync,
   readdirSync,
@@ -170,6 +171,62 @@ testUnless(missing)(
     addon.closeDescriptor(peer);
   },
 );
+
+testUnless(missing)('requests without a reply are inherited in the order of the kernel, with their bytes', async () => {
+  const addon = N.loadKernelAddon();
+  const memory = openSync(join(mkdtempSync(join(tmpdir(), 'cfs-memory-')), 'memory'), 'w+');
+  ftruncateSync(memory, 4096);
+  const nothing = (): void => {};
+  const opened = (fd: number, onBatch: (count: number) => void): N.AddonConnection =>
+    addon.openConnection(fd, 64, 2, 0xffffffff, onBatch, nothing, nothing, memory, 4096) as N.AddonConnection;
+  const [device = -1, peer = -1] = addon.socketPair();
+  /** fuse_in_header: length, FUSE_LOOKUP, unique; and a text. */
+  const request = (unique: number, bytes: number): Uint32Array => {
+    const words = new Uint32Array(bytes / 4).fill(unique);
+    words.set([bytes, 1, unique, 0]);
+    return words;
+  };
+  const itemsOf = (region: ArrayBuffer, count: number): Uint32Array[] =>
+    Array.from({ length: count }, (_, i) => new Uint32Array(region, i * N.ITEM_WORDS * 4, N.ITEM_WORDS));
+
+  // Served: 30 is answered, 10 and 20 wait, of which 10 is long.
+  const [small, long, answered] = [request(20, 120), request(10, 20_000), request(30, 80)];
+  let seen = 0;
+  const first = await new Promise<N.AddonConnection>((resume) => {
+    const connection = opened(device, (count) => {
+      for (const item of itemsOf(connection.region, count)) {
+        const unique = new Uint32Array(connection.region, item[N.ITEM_REQUEST], 3)[2];
+        [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, unique === 30 ? 0 : 1];
+        const next = [long, answered][seen++];
+        if (next === undefined) setImmediate(() => resume(connection));
+        else writeSync(peer, next);
+      }
+    });
+    writeSync(peer, small);
+  });
+  first.close();
+  addon.closeDescriptor(peer);
+
+  const [device2 = -1, peer2 = -1] = addon.socketPair();
+  const found: unknown[] = [];
+  const second = opened(device2, (count) => {
+    for (const item of itemsOf(second.region, count)) {
+      const words = new Uint32Array(second.region, item[N.ITEM_REQUEST], 20);
+      const rest = new Uint32Array(second.region, item[N.ITEM_DATA], ((words[0] as number) - 80) / 4);
+      found.push([words[2], rest.every((word) => word === words[2]), rest.length, item[N.ITEM_INHERITED]]);
+      [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, 1];
+    }
+  });
+  expect(second.inherit()).toBe(2);
+  expect(found).toEqual([
+    [10, true, 4980, 1],
+    [20, true, 10, 1],
+  ]);
+  expect(second.counts().slice(4, 6), 'their slots are in use').toEqual([62, 1]);
+  second.close();
+  addon.closeDescriptor(peer2);
+  closeSync(memory);
+});
 
 testUnless(missing)('a slot that is released twice is given back once', async () => {
   const addon = N.loadKernelAddon();

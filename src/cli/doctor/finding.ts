@@ -92,10 +92,10 @@ export const FINDINGS = {
     cure: 'as root: sysctl fs.fuse.default_request_timeout=0 fs.fuse.max_request_timeout=0; then unmount and mount again',
   }),
   'continuity-kernel': warning('fuse', 'failure', {
-    symptom:
-      'with `--continuity`: `no continuity: it needs Linux 6.9` in the log, and the mount ends when its process dies',
-    cause: 'the kernel is older than Linux 6.9: it cannot send the calls again that the dead process had received',
-    cure: 'use Linux 6.9 or later; or drop --continuity',
+    symptom: 'with `--continuity` on Linux before 6.9: no call continues while 1,024 calls wait for the service',
+    cause:
+      'the kernel cannot send calls again that a dead process had received (FUSE_NOTIFY_RESEND): the mount keeps each one until it is answered',
+    cure: 'none is needed; Linux 6.9 or later has no such limit',
   }),
   'continuity-keeper': problem('fuse', 'usage', {
     symptom: '`this package has no keeper for --continuity`',

@@ -77,14 +77,17 @@ function* checkRequestTimeout({ fuseSettingsPath }: Machine): Generator<Finding>
   );
 }
 
-/** FUSE_NOTIFY_RESEND is in Linux 6.9; a running mount decides by the kernel's offer (`canResend`). */
+/** FUSE_NOTIFY_RESEND is in Linux 6.9; a running mount decides by the kernel's offer (negotiation.ts). */
 function* checkContinuity(machine: Machine): Generator<Finding> {
   if (machine.keeperProgram() === null)
     yield finding('continuity-keeper', '--continuity is set, and its keeper was not built');
   const release = machine.kernelRelease();
   const [major = 0, minor = 0] = release.split('.').map(Number);
   if (major < 6 || (major === 6 && minor < 9))
-    yield finding('continuity-kernel', `--continuity is set, and this is Linux ${release}: it needs Linux 6.9`);
+    yield finding(
+      'continuity-kernel',
+      `--continuity is set, and this is Linux ${release}: it continues calls from the record alone (no FUSE_NOTIFY_RESEND)`,
+    );
 }
 
 /** Root needs no fusermount3. */

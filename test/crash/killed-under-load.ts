@@ -1,0 +1,91 @@
+import { spawn } from 'node:child_process';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { createInterface } from 'node:readline';
+import { fileURLToPath } from 'node:url';
+import { expect, vi } from 'vitest';
+import { percentiles, tellFigures } from '../harness/figures.ts';
+import type { MountFixture } from '../harness/mount-fixture.ts';
+import { SeededRandom } from '../store/seeded-random.ts';
+
+/** `npm run soak -- continuity` kills more often. */
+export const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '5');
+/** The calls of the load from one death to the next. */
+const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '1000');
+const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
+const LOAD_MS_MAX = 24 * 3_600_000;
+/**
+ * How the process dies, in turn: from outside at any moment, or by itself (kill-points.mjs). After the write of a record, and before its reply,
+ * a change is made that its caller does not know of.
+ */
+const DEATH_POINTS = ['', 'journal-write after', 'journal-write before', 'journal-write torn', 'journal-write after'];
+const NTH_MAX = 12;
+/** For NODE_OPTIONS of the mount. */
+export const KILL_POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
+
+/** The process that has `pid` as its child: the keeper. */
+export function parentOf(pid: number): number {
+  const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
+  return Number(stat.slice(stat.lastIndexOf(')') + 2).split(' ')[1]);
+}
+
+/** What the load has said last of its calls. */
+const callsIn = (lines: readonly string[]): number => Number(lines.at(-1)?.split(' ')[1] ?? 0);
+
+/** Kills the process of the mount DEATHS times under a load that checks each result against a model, and expects no wrong result. */
+export async function killUnderLoad(
+  mount: MountFixture,
+  {
+    scratch,
+    killFile,
+    seed,
+    hasStandby = false,
+    what = 'continuity',
+  }: { scratch: string; killFile: string; seed: number; hasStandby?: boolean; what?: string },
+): Promise<void> {
+  const stop = join(scratch, `stop-${seed}`);
+  const random = new SeededRandom(seed);
+  await mount.run(`mkdir load-${seed}`);
+  const load = spawn(
+    process.execPath,
+    [LOAD, join(mount.directory, `load-${seed}`), String(LOAD_MS_MAX), String(seed), stop],
+    { cwd: '/', stdio: ['ignore', 'pipe', 'inherit'] },
+  );
+  const lines: string[] = [];
+  createInterface(load.stdout).on('line', (line) => lines.push(line));
+  const ended = new Promise<void>((resolve) => load.on('close', () => resolve()));
+  await vi.waitUntil(() => lines.length > 0, { timeout: 60_000, interval: 20 });
+  const pauses: number[] = [];
+  const keeper = parentOf(mount.pid);
+  const held = () => ({
+    descriptors: readdirSync(`/proc/${keeper}/fd`).length,
+    children: readFileSync(`/proc/${keeper}/task/${keeper}/children`, 'utf8').trim().split(' ').length,
+  });
+  const heldBefore = held();
+  // Null until it has taken over: it listens before that.
+  const pauseOf = async () => (await mount.status().catch(() => null))?.continuity?.lastPauseMs ?? null;
+  try {
+    for (let death = 0; death < DEATHS && load.exitCode === null; death++) {
+      const callsUntil = callsIn(lines) + CALLS_BETWEEN;
+      await vi.waitUntil(() => callsIn(lines) >= callsUntil, { timeout: 60_000, interval: 7 });
+      if (hasStandby) await mount.standbyReady();
+      const point = DEATH_POINTS[death % DEATH_POINTS.length];
+      writeFileSync(killFile, JSON.stringify({ point, nth: 1 + random.below(NTH_MAX) }));
+      await mount.killAndContinue((pid) => process.kill(pid, point === '' ? 'SIGKILL' : 'SIGUSR2'));
+      pauses.push(await vi.waitUntil(pauseOf, { timeout: 60_000, interval: 20 }));
+    }
+  } finally {
+    writeFileSync(stop, '');
+    await ended;
+  }
+  const { calls, wrong } = JSON.parse(lines.at(-1) ?? '{}');
+  tellFigures(`${what}: ${pauses.length} deaths, ${calls} calls, ${wrong?.length} wrong; pause ${percentiles(pauses)}`);
+
+  for (const each of wrong ?? []) tellFigures(each);
+  expect(wrong).toEqual([]);
+  expect(pauses).toHaveLength(DEATHS);
+  // No descriptor and no zombie stays behind.
+  expect(held()).toEqual(heldBefore);
+  expect(calls).toBeGreaterThan(100);
+  await mount.run(`rm -r load-${seed}`);
+}
