@@ -3,6 +3,7 @@
 export const project = 'unit';
 export const files = [
   'test/sync/sync-convergence.test.ts',
+  'test/sync/shared-convergence.test.ts',
   'test/sync/two-machines.test.ts',
   'test/sync/saves-and-steps.test.ts',
   'test/tree/convergence.test.ts',
