@@ -131,7 +131,7 @@ describe('the status for people', () => {
       pid: 42,
       version: programVersion(),
       storeLayout: 3,
-      continuity: { deaths: 2, upgrades: 1, lastPauseMs: 800, hasStandby: false, layout: 1 },
+      continuity: { deaths: 2, upgrades: 1, lastPauseMs: 800, hasStandby: false, layout: 1, requests: 'kept' },
       startedMs: 0,
       phase: 'running',
       connection: { state: 'offline', sinceMs: 10_000, reason: 'connection refused' },

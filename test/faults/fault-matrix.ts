@@ -6,6 +6,8 @@ import type { FaultySide } from './faulty-side.ts';
 
 /** Larger than what is kept with its name. */
 const OLD = Buffer.alloc(20_000, 'old bytes ');
+/** More than what a mount requests together with the version. */
+const LONG = Buffer.alloc(1_100_000, 'long bytes ');
 const NEW = Buffer.alloc(21_000, 'new bytes, more of them ');
 
 /** What somebody does, and the request that it takes. */
@@ -168,7 +170,8 @@ export const REQUESTS: readonly Request[] = [
     },
     act: ({ side }) => told(side.mount.readFile('file')),
   },
-  readingBytes('read its bytes', { isDownLimited: false }),
+  readingBytes('read its first bytes', { path: 'fileData' }),
+  readingBytes('read its bytes', { bytes: LONG }),
   readingBytes('read its bytes, with TLS or --down-limit', { isDownLimited: true }),
   {
     name: 'make a file',
@@ -374,17 +377,24 @@ export async function inMount(side: FaultySide, folder = '.', prefix = ''): Prom
   return found.sort();
 }
 
-function readingBytes(name: string, { isDownLimited }: { isDownLimited: boolean }): Request {
+function readingBytes(
+  name: string,
+  {
+    isDownLimited = false,
+    path = 'fileVersionData',
+    bytes = OLD,
+  }: { isDownLimited?: boolean; path?: Request['path']; bytes?: Buffer },
+): Request {
   return {
-    ...{ name, isDownLimited, group: 'read', on: 'GET', path: 'fileVersionData', body: 'data down' },
+    ...{ name, isDownLimited, group: 'read', on: 'GET', path, body: 'data down' },
     prepare: async ({ client, folder, side }) => {
-      await client.createFilled(folder, 'file', OLD);
+      await client.createFilled(folder, 'file', bytes);
       await eventually(() => side.mount.readdir('.'));
     },
     act: async ({ side }) => {
       const read = side.mount.readFile('file');
       const answer = await told(read);
-      return answer === 'works' && Buffer.compare(await read, OLD) !== 0 ? 'WRONG BYTES' : answer;
+      return answer === 'works' && Buffer.compare(await read, bytes) !== 0 ? 'WRONG BYTES' : answer;
     },
   };
 }

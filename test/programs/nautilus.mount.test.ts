@@ -139,7 +139,8 @@ describe.skipIf(missing !== null)(titled('Nautilus', missing), () => {
 
         await expect.poll(shown, POLL).toBe(8);
         const { small, whole } = await dataRequests(from);
-        expect([small.length, new Set(small).size]).toEqual([8, 8]);
+        // The same rule refuses the first bytes of each picture, which are requested together with its version.
+        expect([small.length, new Set(small).size]).toEqual([16, 8]);
         expect([whole.length, new Set(whole).size]).toEqual([8, 8]);
         await pictures.server.setFaults([]);
       });

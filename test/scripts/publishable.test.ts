@@ -26,10 +26,10 @@ test('each thing that is missing is named', () => {
   expect(reasons.join('\n')).toMatch(/private\n.*repository.*\n.*section for 1\.2\.3\n.*linux-arm64/);
 });
 
-test('the manifest limits an installation to the systems that have an addon, and asks before it is published', () => {
+test('the manifest limits an installation to the systems that can mount, and asks before it is published', () => {
   const manifest = JSON.parse(textOf('package.json'));
 
-  expect(manifest).toMatchObject({ os: ['linux'], cpu: ['x64', 'arm64'] });
+  expect(manifest).toMatchObject({ os: ['linux', 'darwin'], cpu: ['x64', 'arm64'] });
   expect(manifest).not.toHaveProperty('private');
   expect(manifest).not.toHaveProperty('optionalDependencies');
   expect(manifest.keywords.length).toBeGreaterThan(3);

@@ -150,12 +150,7 @@ function folded(line: string): string[] {
   return [...lines, current.trimEnd()];
 }
 
-/** The kernel's help is the rule. */
-function modeOf(requests: 'resent' | 'kept' | undefined): string {
-  return requests === 'kept' ? '; calls are continued from the record alone (no FUSE_NOTIFY_RESEND)' : '';
-}
-
-function restartsOf({ deaths, upgrades, lastPauseMs, requests }: NonNullable<Status['continuity']>): string[] {
+function restartsOf({ deaths, upgrades, lastPauseMs }: NonNullable<Status['continuity']>): string[] {
   if (lastPauseMs === null) return [];
   const times = (count: number): string => `${count} ${count === 1 ? 'time' : 'times'}`;
   const lines = [
@@ -163,7 +158,7 @@ function restartsOf({ deaths, upgrades, lastPauseMs, requests }: NonNullable<Sta
     ...(upgrades > 0 ? [`upgraded   ${times(upgrades)} while mounted`] : []),
   ];
   return lines.map((line, at) =>
-    at < lines.length - 1 ? line : `${line}; the last pause took ${formatDuration(lastPauseMs)}${modeOf(requests)}`,
+    at < lines.length - 1 ? line : `${line}; the last pause took ${formatDuration(lastPauseMs)}`,
   );
 }
 
