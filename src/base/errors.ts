@@ -106,6 +106,17 @@ export class StorageError extends Error {
   }
 }
 
+/** Runs `act`, which writes the file at `path`. @throws StorageError in place of each of its errors, `full` for a full disk */
+export async function asStorageError<T>(path: string, act: () => Promise<T>): Promise<T> {
+  try {
+    return await act();
+  } catch (error) {
+    const code = systemCodeOf(error);
+    const full = code === 'ENOSPC' || code === 'EDQUOT';
+    throw new StorageError(`${path}: cannot be written`, { full, cause: error });
+  }
+}
+
 /** Whether the process or the system was out of descriptors: temporary, and unrelated to the file being opened. */
 export function isOutOfDescriptors(error: unknown): boolean {
   return isCausedBy(error, ['EMFILE', 'ENFILE']);

@@ -347,8 +347,8 @@ export class BlockReader {
     try {
       await this.#retry.ask(
         async (signal) => {
-          if (early === null || !(await this.#takesEarly(fetch, early, signal)))
-            await this.#fetchSomewhere(fetch, sizeBytes, signal);
+          const bytes = early === null ? null : await this.#bytesOf(fetch, early, signal);
+          await this.#fetchSomewhere(fetch, bytes, sizeBytes, signal);
         },
         giveUp,
         () => fetch.landedTo,
@@ -360,36 +360,26 @@ export class BlockReader {
     }
   }
 
-  /** @returns false if the bytes do not come, are of another version, or cannot be stored: they are to be fetched */
-  async #takesEarly(fetch: Fetch, early: EarlyBytes, signal: AbortSignal): Promise<boolean> {
-    const { content, extent } = fetch;
+  /** @returns null if the bytes do not come, or are of another version: they are to be fetched */
+  async #bytesOf({ content }: Fetch, early: EarlyBytes, signal: AbortSignal): Promise<Uint8Array | null> {
     const newest = await unlessAborted(early.bytes, signal);
-    if (newest === null || newest.version !== this.#contents.record(content)?.version) return false;
+    if (newest === null || newest.version !== this.#contents.record(content)?.version) return null;
     this.#health.bytesCame();
-    const givenUp = this.#contents.watchGivenUp(content);
-    try {
-      const path = this.#contents.fetchPath(content);
-      if (path === null) this.#contents.landed(content, extent, newest.bytes);
-      else {
-        await writeAt(path, newest.bytes, extent.start);
-        for (const there of givenUp.without(extent)) this.#contents.landed(content, there, null);
-      }
-      fetch.landed(extent.end);
-      return true;
-    } catch (err) {
-      this.#log.debug({ content, err }, 'bytes that came with their version are not stored');
-      return false;
-    } finally {
-      givenUp.stop();
-    }
+    return newest.bytes;
   }
 
-  /** Fetches into the cache, or into memory if the disk is full or fails: readers must not see that failure. */
-  async #fetchSomewhere(fetch: Fetch, sizeBytes: number, signal: AbortSignal): Promise<void> {
+  /**
+   * Fetches into the cache, or into memory if the disk is full or fails: readers must not see that failure.
+   *
+   * @param bytes those of the fetch, if they are here already
+   */
+  async #fetchSomewhere(fetch: Fetch, bytes: Uint8Array | null, sizeBytes: number, signal: AbortSignal): Promise<void> {
+    const into = (path: string | null): Promise<void> =>
+      bytes === null ? this.#fetchOnce(fetch, sizeBytes, path, signal) : this.#take(fetch, bytes, path);
     let path: string | null | undefined;
     try {
       path = this.#contents.fetchPath(fetch.content);
-      await this.#fetchOnce(fetch, sizeBytes, path, signal);
+      await into(path);
       if (path === null || !this.#isUncachedLogged) return;
       this.#isUncachedLogged = false;
       this.#log.info({}, 'fetched data is cached again');
@@ -398,7 +388,23 @@ export class BlockReader {
       const level = error.full || this.#isUncachedLogged ? 'debug' : 'warn';
       this.#isUncachedLogged ||= !error.full;
       this.#log[level]({ content: fetch.content, err: error }, 'fetched data is not cached: the disk refuses it');
-      await this.#fetchOnce(fetch, sizeBytes, null, signal);
+      await into(null);
+    }
+  }
+
+  /** @param path null: into memory */
+  async #take(fetch: Fetch, bytes: Uint8Array, path: string | null): Promise<void> {
+    const { content, extent } = fetch;
+    const givenUp = this.#contents.watchGivenUp(content);
+    try {
+      if (path === null) this.#contents.landed(content, extent, bytes);
+      else {
+        await writeAt(path, bytes, extent.start);
+        for (const there of givenUp.without(extent)) this.#contents.landed(content, there, null);
+      }
+      fetch.landed(extent.end);
+    } finally {
+      givenUp.stop();
     }
   }
 

@@ -1,5 +1,6 @@
 import { constants } from 'node:fs';
 import { open } from 'node:fs/promises';
+import { asStorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { NewestBytes } from '../base/resources.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
@@ -76,15 +77,21 @@ function requested(
   return { extent, sizeBytes, bytes };
 }
 
-/** Writes into a file in the thread pool: the system may make the writer wait for its disk. */
-export async function writeAt(path: string, bytes: Uint8Array, position: number): Promise<void> {
-  const file = await open(path, constants.O_WRONLY | constants.O_CREAT, 0o600);
-  try {
-    for (let at = 0; at < bytes.byteLength; ) {
-      const { bytesWritten } = await file.write(bytes, at, bytes.byteLength - at, position + at);
-      at += bytesWritten;
+/**
+ * Writes into a file in the thread pool: the system may make the writer wait for its disk.
+ *
+ * @throws StorageError
+ */
+export function writeAt(path: string, bytes: Uint8Array, position: number): Promise<void> {
+  return asStorageError(path, async () => {
+    const file = await open(path, constants.O_WRONLY | constants.O_CREAT, 0o600);
+    try {
+      for (let at = 0; at < bytes.byteLength; ) {
+        const { bytesWritten } = await file.write(bytes, at, bytes.byteLength - at, position + at);
+        at += bytesWritten;
+      }
+    } finally {
+      await file.close();
     }
-  } finally {
-    await file.close();
-  }
+  });
 }

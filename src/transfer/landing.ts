@@ -1,6 +1,6 @@
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { ProtocolError, StorageError, systemCodeOf } from '../base/errors.ts';
+import { asStorageError, ProtocolError } from '../base/errors.ts';
 import type { FetchedRange, FetchTarget, WrittenExtent } from '../base/resources.ts';
 import { BLOCK_BYTES, type Extent } from '../base/vocabulary.ts';
 import { ArrivingChecksums } from './arriving-checksums.ts';
@@ -191,14 +191,4 @@ function after(buffers: Uint8Array[], bytes: number): Uint8Array[] {
   });
   if (first === -1) return [];
   return [(buffers[first] as Uint8Array).subarray(skip), ...buffers.slice(first + 1)];
-}
-
-async function asStorageError<T>(path: string, act: () => Promise<T>): Promise<T> {
-  try {
-    return await act();
-  } catch (error) {
-    const code = systemCodeOf(error);
-    const full = code === 'ENOSPC' || code === 'EDQUOT';
-    throw new StorageError(`${path}: cannot be written`, { full, cause: error });
-  }
 }
