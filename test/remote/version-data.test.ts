@@ -275,6 +275,17 @@ describe('bytes of the newest version', () => {
     await expect(service.readNewest(file(), ASKED, BYTES.byteLength)).rejects.toThrow();
   });
 
+  test.each([
+    ['429', () => reply(429)],
+    ['503', () => reply(503)],
+    ['no answer', loseAnswer],
+  ])('are not requested again after %s', async (_title, step) => {
+    server.steps = [step(), part(4, 10, named)];
+
+    await expect(service.readNewest(file(), ASKED, BYTES.byteLength)).rejects.toThrow();
+    expect(server.requests).toHaveLength(1);
+  });
+
   function brokenPartNamed(): Step {
     const range = { 'Content-Range': `bytes 4-9/${BYTES.byteLength}`, ...named };
     const whole = answer(206, range, BYTES.subarray(4, 10));

@@ -23,6 +23,7 @@ import type { Method } from './transport-request.ts';
  * | --- | --- | --- | --- | --- | --- | --- |
  * | `always` | GET; POST /authorization; POST version (a second empty version is harmless); PUT of name or parent (idempotent); DELETE (idempotent) | again | again | again | again | new token, once |
  * | `unseen` | POST of a folder, file, copy, refresh token (would create two); PUT of data (the service may hold part of it: ask for the progress, or list, first) | again | TransportError | again | ApiError | new token, once |
+ * | `never` | first bytes requested together with their version: if they do not come, they are requested by it | TransportError | TransportError | ApiError | ApiError | new token, once |
  *
  * A 429 is sent before the service acts. A 5xx may come later: a proxy sends 502 after the service behind it has acted.
  * A 408 counts as a lost connection: the request did not arrive in time. There are at most `ATTEMPTS_MAX` attempts,
@@ -42,7 +43,7 @@ import type { Method } from './transport-request.ts';
  * (`StrangeNetworkError`): temporary, and nothing was done. An empty body is not a page, whatever its media type: many
  * servers call it HTML. Each row has its test in test/remote/requests.test.ts.
  */
-export type Repetition = 'always' | 'unseen';
+export type Repetition = 'always' | 'unseen' | 'never';
 
 export interface ServiceRequest {
   readonly method: Method;
@@ -247,6 +248,7 @@ function named(error: unknown, request: ServiceRequest): unknown {
 
 /** The first table above, but for 401. */
 export function mayRepeat(error: unknown, repetition: Repetition): boolean {
+  if (repetition === 'never') return false;
   if (error instanceof TransportError) {
     if (certificateFaultOf(error) !== null || error instanceof StrangeNetworkError) return false;
     // Retries with a wrong password may lock the account in the proxy's user directory.

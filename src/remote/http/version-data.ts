@@ -72,7 +72,7 @@ export async function newestVersionData(requests: Requests, request: DataRequest
   const { url, extent, sizeBytes, signal } = request;
   const headers = rangeOf(extent, sizeBytes);
   return await requests.send(
-    { method: 'GET', url, repetition: 'unseen', headers, signal, isData: true },
+    { method: 'GET', url, repetition: 'never', headers, signal, isData: true },
     async ({ answer }) => {
       const version = namedVersion(answer.header('content-location'), url);
       try {
