@@ -86,7 +86,7 @@ function* checkContinuity(machine: Machine): Generator<Finding> {
   if (major < 6 || (major === 6 && minor < 9))
     yield finding(
       'continuity-kernel',
-      `--continuity is set, and this is Linux ${release}: whose kernel does not send the calls of a dead process again`,
+      `--continuity is set, and Linux ${release} does not send the calls of a dead process again`,
     );
 }
 
