@@ -4,10 +4,11 @@ import type { Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import { shellWords } from '../base/shell-word.ts';
 import type { MountEvent } from '../control/event-model.ts';
 import { eventLine, visible } from './mount-event.ts';
 import { REQUEST_VARIABLE } from './mount-request.ts';
-import { type ActionPlace, type NoticeAction, noticeActions, quoted } from './notice-actions.ts';
+import { type ActionPlace, type NoticeAction, noticeActions } from './notice-actions.ts';
 
 /** Events that are shown as desktop notifications, with their titles. */
 const TITLES = {
@@ -157,14 +158,14 @@ function noticeScript(
   notice: { readonly title: string; readonly text: string; readonly actions: readonly NoticeAction[] },
 ): string {
   // The names in it are other people's: behind `--` none is a flag, and escaped none is markup (notification spec, "Markup").
-  const words = quoted([notice.title, escaped(notice.text)]);
+  const words = shellWords([notice.title, escaped(notice.text)]);
   const plain = `show -- ${words}`;
-  const start = `show() { $limit ${quoted([command])} --app-name=cfs-mount --icon=folder-remote "$@"; }`;
+  const start = `show() { $limit ${shellWords([command])} --app-name=cfs-mount --icon=folder-remote "$@"; }`;
   if (notice.actions.length === 0) return `${start}\n${plain}`;
-  const flags = quoted(notice.actions.map(({ id, label }) => `--action=${id}=${label}`));
+  const flags = shellWords(notice.actions.map(({ id, label }) => `--action=${id}=${label}`));
   const choices = notice.actions.map(
     ({ id, command, failure, success }) =>
-      `${id}) failure=${quoted([failure])} success=${quoted([success ?? ''])}; act() { ${command}; };;`,
+      `${id}) failure=${shellWords([failure])} success=${shellWords([success ?? ''])}; act() { ${command}; };;`,
   );
   return `${start}
 limit='stdbuf -oL timeout --foreground ${WAITING_TIME}'

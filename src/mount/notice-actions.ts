@@ -1,5 +1,6 @@
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
+import { shellWords } from '../base/shell-word.ts';
 import type { MountEvent } from '../control/event-model.ts';
 
 /** A button of a notice, or the click on the notice itself. */
@@ -38,7 +39,7 @@ export function noticeActions(
   event: MountEvent,
   { directory, flags, programs = PROGRAMS }: ActionPlace,
 ): NoticeAction[] {
-  const cfs = (...words: string[]): string => quoted([...programs.cfs, ...words]);
+  const cfs = (...words: string[]): string => shellWords([...programs.cfs, ...words]);
   const show = (...paths: string[]): NoticeAction[] => {
     const shown = { label: 'Show', command: showing(paths.map((path) => join(directory, path))) };
     const failure = 'The files cannot be shown';
@@ -71,7 +72,7 @@ export function noticeActions(
     case 'unmounted': {
       if (flags === null) return [];
       // A mount that a person has started meanwhile is not unmounted: it makes the first command fail, and pushes by itself.
-      const command = `${quoted([...programs.cfsMount, ...flags, '--', directory])} && ${cfs('umount', '--', directory)}`;
+      const command = `${shellWords([...programs.cfsMount, ...flags, '--', directory])} && ${cfs('umount', '--', directory)}`;
       const failure = 'Not all changes are in the cloud';
       return [{ id: 'send', label: 'Send now', command, failure, success: 'All changes are in the cloud' }];
     }
@@ -87,10 +88,5 @@ function showing(paths: readonly string[]): string {
   const name = 'org.freedesktop.FileManager1';
   const call = ['dbus-send', '--session', '--print-reply', `--dest=${name}`, `/${name.replaceAll('.', '/')}`];
   const folder = dirname(paths[0] ?? '/');
-  return `${quoted([...call, `${name}.ShowItems`, `array:string:${urls}`, 'string:'])} || ${quoted(['xdg-open', folder])}`;
-}
-
-/** The words as sh(1) reads them back, whatever is in them. */
-export function quoted(words: readonly string[]): string {
-  return words.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(' ');
+  return `${shellWords([...call, `${name}.ShowItems`, `array:string:${urls}`, 'string:'])} || ${shellWords(['xdg-open', folder])}`;
 }

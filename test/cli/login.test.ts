@@ -1,10 +1,10 @@
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
+import { freePort } from '../../src/base/free-port.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { loginCommand, signIn } from '../../src/cli/commands/login.ts';
 import { withService } from '../../src/cli/service-access.ts';
@@ -150,11 +150,3 @@ test('a service in the clear is spoken with where the person said so at the sign
     await clear.close();
   }
 });
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  await new Promise<void>((resolve) => probe.listen(0, '127.0.0.1', resolve));
-  const { port } = probe.address() as AddressInfo;
-  await new Promise<void>((resolve) => probe.close(() => resolve()));
-  return port;
-}

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { UsageError } from '../../src/base/errors.ts';
+import { freePort } from '../../src/base/free-port.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { signIn } from '../../src/cli/commands/login.ts';
 import { installService } from '../../src/cli/commands/service.ts';
@@ -171,7 +172,7 @@ describe('cfs service install', () => {
 
 /** By 0.0.0.0 this machine is reached as another one would be: through the proxy. */
 test('cfs login keeps the user name and password of the proxy with the account, and the next login keeps them there', async () => {
-  const port = await freePort();
+  const port = await freePort('0.0.0.0');
   const origin = `http://0.0.0.0:${port}`;
   const service = await ReferenceServer.open({
     dataDirectory: join(home, 'server'),
@@ -269,11 +270,3 @@ describe('cfs status says why the service is not reached:', () => {
     expect(outageReason(null, { proxy })).toBe(`the service does not answer through the proxy ${PROXY}`);
   });
 });
-
-async function freePort(): Promise<number> {
-  const probe = createServer();
-  await new Promise<void>((resolve) => probe.listen(0, '0.0.0.0', resolve));
-  const { port } = probe.address() as AddressInfo;
-  await new Promise((resolve) => probe.close(resolve));
-  return port;
-}

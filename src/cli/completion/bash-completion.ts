@@ -1,3 +1,4 @@
+import { shellWord } from '../../base/shell-word.ts';
 import { type Offer, offeredCommands } from './completion-model.ts';
 
 /**
@@ -11,13 +12,13 @@ export function bashCompletion(): string {
     flags.flatMap(({ names, value }) =>
       value === null
         ? []
-        : [`    ${names.map((name) => quoted(`${path} ${name}`)).join('|')}) echo ${offerText(value)};;`],
+        : [`    ${names.map((name) => shellWord(`${path} ${name}`)).join('|')}) echo ${offerText(value)};;`],
     ),
   );
   const args = commands.flatMap(({ path, args: rows }) =>
     rows.map(({ offer, isRepeated }, at) => {
       // The last argument of a command with many stands for all following ones.
-      const place = isRepeated ? `${quoted(`${path} `)}*` : quoted(`${path} ${at}`);
+      const place = isRepeated ? `${shellWord(`${path} `)}*` : shellWord(`${path} ${at}`);
       return `    ${place}) echo ${offerText(offer)};;`;
     }),
   );
@@ -25,13 +26,13 @@ export function bashCompletion(): string {
     '# bash completion for cfs and cfs-mount: source <(cfs completion bash)',
     '_cfs_commands() {',
     '  case "$1" in',
-    ...words.map(({ path, words: rows }) => `    ${quoted(path)}) echo ${rows.map(({ word }) => word).join(' ')};;`),
+    ...words.map(({ path, words: rows }) => `    ${shellWord(path)}) echo ${rows.map(({ word }) => word).join(' ')};;`),
     '  esac',
     '}',
     '_cfs_flags() {',
     '  case "$1" in',
     ...commands.map(
-      ({ path, flags }) => `    ${quoted(path)}) echo ${flags.flatMap(({ names }) => names).join(' ')};;`,
+      ({ path, flags }) => `    ${shellWord(path)}) echo ${flags.flatMap(({ names }) => names).join(' ')};;`,
     ),
     '  esac',
     '}',
@@ -95,8 +96,4 @@ _cfs_offer_words() {
 
 function offerText(offer: Offer): string {
   return offer.kind === 'words' ? `words ${offer.words.join(' ')}` : offer.kind;
-}
-
-function quoted(text: string): string {
-  return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,6 +1,7 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
+import { shellWord } from '../../base/shell-word.ts';
 import type { Options } from '../../config/options.ts';
 import { homeDirectory, type Paths } from '../../config/paths.ts';
 import { type LaunchedMount, launchMount } from '../../mount/launch.ts';
@@ -90,7 +91,7 @@ function pointFor(wanted: string, options: Options): string {
 
 /** At most eight lines, with the one that says *mounted*. `isClone`: started by `npm start`, so that `cfs` may not be on PATH. */
 function whatToTry(directory: string, isClone: boolean): string {
-  const shown = shellWord(directory);
+  const shown = pasted(directory);
   const status = isClone ? 'node dist/cli/cfs.js status            ' : 'cfs status                             ';
   return [
     'Try, in another terminal:',
@@ -104,6 +105,6 @@ function whatToTry(directory: string, isClone: boolean): string {
 }
 
 /** A path as one can paste it into a shell. */
-function shellWord(path: string): string {
-  return /^[\w@%+=:,./-]+$/.test(path) ? path : `'${visible(path).replaceAll("'", "'\\''")}'`;
+function pasted(path: string): string {
+  return /^[\w@%+=:,./-]+$/.test(path) ? path : shellWord(visible(path));
 }

@@ -1,6 +1,5 @@
-import { once } from 'node:events';
-import { type AddressInfo, createServer } from 'node:net';
 import { UsageError } from '../../base/errors.ts';
+import { freePort } from '../../base/free-port.ts';
 import { openAdministration } from '../../server/local-back-end.ts';
 import type { AdministrationRules } from '../../server/rules.ts';
 import type { CommandContext } from '../command-context.ts';
@@ -91,14 +90,6 @@ async function standardInput(): Promise<string> {
 
 function firstLine(text: string): string {
   return text.split(/\r?\n/, 1)[0] as string;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }
 
 /** The dependencies of an administration command. */

@@ -1,13 +1,12 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { freePort } from '../../../src/base/free-port.ts';
 import { titled } from '../../harness/requirement.ts';
 import { appAuthorization, RawClient, texts } from '../raw-client.ts';
 import { until } from '../until.ts';
@@ -119,12 +118,4 @@ describe.skipIf(missing !== null)(titled('cfs serve --database', missing), () =>
 interface Running {
   readonly child: ChildProcess;
   readonly origin: string;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
 }

@@ -1,10 +1,10 @@
 import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
-import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
+import { freePort } from '../../../src/base/free-port.ts';
 import type { S3Credentials } from '../../../src/server/s3/s3-credentials.ts';
 
 const execFileAsync = promisify(execFile);
@@ -149,14 +149,6 @@ rgw_data = ${directory}/rgw
 ms_bind_ipv6 = false
 ms_mon_client_mode = crc
 `;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
 }
 
 async function ended(child: ChildProcess): Promise<void> {
