@@ -4,6 +4,7 @@ import { asStorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
 import type { NewestBytes } from '../base/resources.ts';
 import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+import { writeAll } from '../base/write-all.ts';
 import { alignOut } from '../bytes/extents.ts';
 import type { NodeRecord } from '../store/tables.ts';
 import type { VersionSource } from './version-source.ts';
@@ -86,10 +87,7 @@ export function writeAt(path: string, bytes: Uint8Array, position: number): Prom
   return asStorageError(path, async () => {
     const file = await open(path, constants.O_WRONLY | constants.O_CREAT, 0o600);
     try {
-      for (let at = 0; at < bytes.byteLength; ) {
-        const { bytesWritten } = await file.write(bytes, at, bytes.byteLength - at, position + at);
-        at += bytesWritten;
-      }
+      await writeAll(file, bytes, position);
     } finally {
       await file.close();
     }

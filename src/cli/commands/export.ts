@@ -3,6 +3,7 @@ import { access, constants, type FileHandle, mkdir, open, rm, symlink } from 'no
 import { basename, dirname, join, relative, resolve } from 'node:path';
 import type { Clock } from '../../base/clock.ts';
 import { FsError, StorageError, systemCodeOf, UsageError } from '../../base/errors.ts';
+import { writeAll } from '../../base/write-all.ts';
 import { accountPaths, type Paths, storeDirectories } from '../../config/paths.ts';
 import { formatBytes } from '../../config/units.ts';
 import { PART_BYTES_MAX } from '../../control/methods.ts';
@@ -189,8 +190,4 @@ async function copyBytes(reader: UnsyncedReader, copy: FileHandle): Promise<numb
   }
   await copy.truncate(sizeBytes);
   return missing;
-}
-
-async function writeAll(copy: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
-  for (let at = 0; at < bytes.byteLength; ) at += (await copy.write(bytes, at, undefined, position + at)).bytesWritten;
 }

@@ -1,4 +1,5 @@
-import { type FileHandle, open, rm } from 'node:fs/promises';
+import { open, rm } from 'node:fs/promises';
+import { writeAll } from '../../base/write-all.ts';
 import { formatBytes } from '../../config/units.ts';
 import type { NamedVersion } from '../../fs/file-history.ts';
 import { withPath } from '../../mount/failure.ts';
@@ -23,7 +24,7 @@ export async function fetchVersion(
     const { chunks } = await deps.service.readVersion(url, { start: 0, end: sizeBytes }, sizeBytes);
     let doneBytes = 0;
     for await (const chunk of chunks) {
-      await writeWhole(file, chunk).catch((error: unknown) => Promise.reject(withPath(error, path)));
+      await writeAll(file, chunk).catch((error: unknown) => Promise.reject(withPath(error, path)));
       deps.wait.moved();
       doneBytes += chunk.byteLength;
       deps.output.redraw?.(`fetching ${visible(name)}: ${formatBytes(doneBytes)} of ${formatBytes(sizeBytes)}`);
@@ -36,8 +37,4 @@ export async function fetchVersion(
   } finally {
     deps.output.redraw?.('');
   }
-}
-
-async function writeWhole(file: FileHandle, chunk: Uint8Array): Promise<void> {
-  for (let at = 0; at < chunk.byteLength; ) at += (await file.write(chunk, at)).bytesWritten;
 }
