@@ -36,6 +36,7 @@ export class PostgresUploads implements UploadRules {
   /** A store holds some megabytes of each object in memory while it sends them. Accounts take turns. */
   readonly #puts = new Turns({ atOnceMax: PUTS_AT_ONCE_MAX, waitingMax: Number.POSITIVE_INFINITY });
   readonly #lease: string;
+  readonly #renewedAfterMs: number;
   readonly #kept: number | null;
   readonly #limits: SqlLimits;
   /** By account, which changes lock until their commit. */
@@ -73,7 +74,9 @@ export class PostgresUploads implements UploadRules {
       bytesMax: deps.gatheredBytes ?? GATHERED_BYTES,
       partBytes: deps.partBytes ?? PART_BYTES,
     });
-    this.#lease = `${deps.leaseMs ?? LEASE_MS} milliseconds`;
+    const leaseMs = deps.leaseMs ?? LEASE_MS;
+    this.#lease = `${leaseMs} milliseconds`;
+    this.#renewedAfterMs = leaseMs / 3;
     this.#limits = sqlLimits(deps.limits);
     this.#kept = Number.isFinite(deps.versionsKept) ? deps.versionsKept : null;
   }
@@ -254,7 +257,7 @@ export class PostgresUploads implements UploadRules {
         }
       }
       // A slow sender keeps the version, and what it sent: another server sees the part after the lease.
-      if (sender.epoch !== null && this.#clock.elapsedMs() - renewedMs > RENEWED_AFTER_MS) {
+      if (sender.epoch !== null && this.#clock.elapsedMs() - renewedMs > this.#renewedAfterMs) {
         await this.#storePart(sender, false);
         renewedMs = this.#clock.elapsedMs();
       }
@@ -395,6 +398,5 @@ const GATHERED_BYTES = 32 * PART_BYTES;
 /** With 8 MiB each in memory; enough for a store that answers late. */
 const PUTS_AT_ONCE_MAX = 16;
 const LEASE_MS = 60_000;
-const RENEWED_AFTER_MS = 20_000;
 /** An object that takes longer could be taken for interrupted. */
 const PUT_MS_MAX = 30 * 60_000;

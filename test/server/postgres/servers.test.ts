@@ -137,6 +137,38 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
     expect((await next().get(`${file}/data`)).bytes.equals(expected)).toBe(true);
   });
 
+  test('a sender that is slow keeps the version, for longer than its lease', async () => {
+    const file = await newFile();
+    const version = await newVersion(file);
+    const data = bytes(3 * PART_BYTES);
+    const [first, second] = servers as [ReferenceServer, ReferenceServer];
+    const sender = await HeldRequest.begin(first, user.client, `${ORIGIN}${version}/data`, {
+      bodyBytes: data.byteLength,
+      front: data.subarray(0, 10),
+      range: 'bytes=0-',
+    });
+    const observer = await Postgres.open(url, { connectionsMax: 1 });
+    const { end } = await observer.one<{ end: string }>(
+      "SELECT (lease_until + interval '1 second')::text AS end FROM versions WHERE uid = $1",
+      user.uid,
+    );
+    let sent = 10;
+    await until(async () => {
+      await sender.send(data.subarray(sent, sent + 1));
+      sent += 1;
+      return (await observer.one<{ is: boolean }>('SELECT clock_timestamp() > $1::timestamptz AS is', end)).is;
+    });
+    await observer.close();
+    const client = new RawClient(`http://127.0.0.1:${second.port}`, user.client.token);
+    const stored = await storedSize(version);
+    expect(stored).toBeGreaterThan(0);
+    expect((await put(client, version, data, stored)).status).toBe(416);
+    await sender.send(data.subarray(sent));
+
+    expect(await sender.status()).toBe(200);
+    expect((await next().get(`${file}/data`)).bytes.equals(data)).toBe(true);
+  });
+
   test('a sender that slept beyond its lease adds nothing while another server receives the version', async () => {
     const file = await newFile();
     const version = await newVersion(file);
