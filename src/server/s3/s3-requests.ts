@@ -16,6 +16,8 @@ export interface S3Request {
   /** Names in lower case. */
   readonly headers?: Readonly<Record<string, string>>;
   readonly body?: Uint8Array;
+  /** Of the body, if it is known. */
+  readonly sha256?: string;
   /** How often it may be sent; a request that must not be repeated has 1. */
   readonly triesMax?: number;
   readonly signal?: AbortSignal | undefined;
@@ -95,10 +97,10 @@ export class S3Requests {
 
   async #once(request: S3Request): Promise<Dispatcher.ResponseData> {
     const { origin, bucket, region } = this.#location;
-    const { method, key, query = {}, headers = {}, body = NO_BYTES, signal } = request;
+    const { method, key, query = {}, headers = {}, body = NO_BYTES, sha256, signal } = request;
     const path = `/${bucket}${key === undefined ? '' : `/${this.pathOf(key)}`}`;
     const line = signed(
-      { method, host: new URL(origin).host, path, query, headers, body },
+      { method, host: new URL(origin).host, path, query, headers, body, sha256 },
       { credentials: this.#credentials, region, nowMs: this.#clock.nowMs() },
     );
     const answer = await this.#pool.request({

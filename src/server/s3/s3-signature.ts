@@ -11,6 +11,8 @@ export interface UnsignedRequest {
   /** Names in lower case. All of them are signed. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Uint8Array;
+  /** Of the body, if it is known. */
+  readonly sha256?: string | undefined;
 }
 
 /** The request line and headers of a signed request. The hash of the body is part of it: a changed body is refused. */
@@ -28,7 +30,7 @@ export function signed(
   const headers: Record<string, string> = {
     ...request.headers,
     host: request.host,
-    'x-amz-content-sha256': hash('sha256', request.body, 'hex'),
+    'x-amz-content-sha256': request.sha256 ?? hash('sha256', request.body, 'hex'),
     'x-amz-date': time,
     ...(sessionToken === undefined ? {} : { 'x-amz-security-token': sessionToken }),
   };

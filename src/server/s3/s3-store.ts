@@ -89,8 +89,9 @@ export class S3Store implements ObjectStore {
   async #putWhole(key: string, handle: FileHandle, file: HashedFile, signal: AbortSignal): Promise<string> {
     const body = Buffer.allocUnsafeSlow(file.sizeBytes);
     await fill(body, handle, 0);
-    if (hash('sha256', body, 'hex') !== file.sha256) throw damaged(file, 'its SHA-256 is another one');
-    const { headers } = await this.#requests.send({ method: 'PUT', key, body, signal });
+    const sha256 = hash('sha256', body, 'hex');
+    if (sha256 !== file.sha256) throw damaged(file, 'its SHA-256 is another one');
+    const { headers } = await this.#requests.send({ method: 'PUT', key, body, sha256, signal });
     return etagOf(headers.etag, key);
   }
 
