@@ -25,7 +25,7 @@ export class PostgresAccounts implements AccountRules {
   readonly #signIn: SignIn;
   /** By the hash of an access token. */
   readonly #sessions = new BatchedCalls<string, SqlSession>((tokens) =>
-    this.#postgres.rows<SqlSession>('SELECT * FROM sessions($1, $2)', tokens, this.#clock.nowMs()),
+    this.#postgres.keptRows<SqlSession>('SELECT * FROM sessions($1, $2)', tokens, this.#clock.nowMs()),
   );
 
   constructor(deps: { postgres: Postgres; clock: Clock; accessTokenMs: number; acceptAnyKeys: boolean }) {

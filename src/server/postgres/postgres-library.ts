@@ -21,8 +21,15 @@ export interface PoolOptions {
   readonly types: { getTypeParser(oid: number, format?: string): (text: string) => unknown };
 }
 
+/** One with a name is parsed and planned once in each connection. */
+export interface Statement {
+  readonly name?: string;
+  readonly text: string;
+  readonly values?: readonly unknown[];
+}
+
 export interface Pool {
-  query(text: string, values?: readonly unknown[]): Promise<{ readonly rows: unknown[] }>;
+  query(statement: Statement | string): Promise<{ readonly rows: unknown[] }>;
   on(event: 'error', listener: (error: Error) => void): unknown;
   end(): Promise<void>;
 }

@@ -198,7 +198,7 @@ export class PostgresRepository implements RepositoryRules {
 
   async #addTogether(creations: readonly Creation[]): Promise<PromiseSettledResult<ResourceId>[]> {
     const { uid } = (creations[0] as Creation).parent;
-    const rows = await this.#postgres.rows<{ local: string } & Outcome>(
+    const rows = await this.#postgres.keptRows<{ local: string } & Outcome>(
       'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
       creations.map(({ caller }) => caller),
       uid,

@@ -42,7 +42,7 @@ export class PostgresUploads implements UploadRules {
   /** By account, which changes lock until their commit. */
   readonly #saves = new GroupedCalls<Save, void>((saves, uid) => this.#saveTogether(saves, uid));
   readonly #places = new BatchedCalls<void, number>(async (calls) => {
-    const rows = await this.#postgres.rows<{ place: number }>(
+    const rows = await this.#postgres.keptRows<{ place: number }>(
       "SELECT nextval('numbers') AS place FROM generate_series(1, $1::integer)",
       calls.length,
     );
@@ -155,7 +155,7 @@ export class PostgresUploads implements UploadRules {
   }
 
   async #saveTogether(saves: readonly Save[], uid: string): Promise<PromiseSettledResult<void>[]> {
-    const rows = await this.#postgres.rows<{ refusal: number | null; message: string }>(
+    const rows = await this.#postgres.keptRows<{ refusal: number | null; message: string }>(
       'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)',
       saves.map(({ session }) => session.uid),
       saves.map(({ session }) => session.refreshToken),

@@ -1,14 +1,18 @@
+import { hash } from 'node:crypto';
 import { StorageError } from '../../base/errors.ts';
 import { noRoom, Refusal } from '../refusal.ts';
-import { loadPostgres, type Pool } from './postgres-library.ts';
+import { loadPostgres, type Pool, type Statement } from './postgres-library.ts';
 import { MIGRATIONS } from './schema.ts';
 
 /**
- * The database of several servers. Each call is one statement and so one transaction; statements have no names and
- * sessions no state. So a pooler in transaction mode may be between.
+ * The database of several servers. Each call is one statement and so one transaction, and sessions have no state but kept plans. So a
+ * pooler in transaction mode may be between.
  */
 export class Postgres {
   readonly #pool: Pool;
+  readonly #names = new Map<string, string>();
+  /** False behind a pooler that does not know the names of statements. */
+  #keepsPlans = true;
 
   private constructor(pool: Pool) {
     this.#pool = pool;
@@ -79,10 +83,34 @@ export class Postgres {
    * @throws Refusal of the rule, 507 if the database's disk is full, or 503 if the database does not answer: then the
    *   effect is unknown
    */
-  async rows<T>(text: string, ...values: readonly unknown[]): Promise<T[]> {
+  rows<T>(text: string, ...values: readonly unknown[]): Promise<T[]> {
+    return this.#rows<T>({ text, values });
+  }
+
+  /** As `rows`, for the statements of most requests: each connection parses and plans them once, which takes as long as to run one. */
+  async keptRows<T>(text: string, ...values: readonly unknown[]): Promise<T[]> {
+    if (!this.#keepsPlans) return this.#rows<T>({ text, values });
+    try {
+      return await this.#rows<T>({ name: this.#nameOf(text), text, values });
+    } catch (error) {
+      if (!NOT_KEPT.has(String((error as { code?: unknown }).code))) throw error;
+      // It was not run.
+      this.#keepsPlans = false;
+      return this.#rows<T>({ text, values });
+    }
+  }
+
+  /** Equal for all servers, and different for other texts: behind a pooler, a connection may know the name from another server. */
+  #nameOf(text: string): string {
+    const name = this.#names.get(text) ?? `${hash('sha256', text, 'hex').slice(0, 16)} ${text}`.slice(0, NAME_BYTES_MAX);
+    this.#names.set(text, name);
+    return name;
+  }
+
+  async #rows<T>(statement: Statement): Promise<T[]> {
     for (let tries = 1; ; tries += 1) {
       try {
-        return (await this.#pool.query(text, values)).rows as T[];
+        return (await this.#pool.query(statement)).rows as T[];
       } catch (error) {
         const code = String((error as { code?: unknown }).code);
         if (REPEATED.has(code) && tries < TRIES) continue;
@@ -152,5 +180,12 @@ const MIGRATION_LOCK = 6_387_250;
 const REPEATED = new Set(['40001', '40P01']);
 const TRIES = 5;
 const DISK_FULL = '53100';
+/**
+ * Of a statement that another connection has parsed, or already this one: behind a pooler. And of a table that has other columns since
+ * the plan was made.
+ */
+const NOT_KEPT = new Set(['26000', '42P05', '0A000']);
+/** NAMEDATALEN - 1. */
+const NAME_BYTES_MAX = 63;
 /** The oid of bigint and of count(). */
 const INT8 = 20;

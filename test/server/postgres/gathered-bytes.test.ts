@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { expect } from 'vitest';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
 import type { HashedFile } from '../../../src/server/object-store.ts';
+import { Postgres } from '../../../src/server/postgres/postgres.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { testUnless } from '../../harness/requirement.ts';
 import { HeldRequest } from '../held-request.ts';
@@ -78,11 +79,13 @@ testUnless(missingPostgres())(
 /** Stores an object when the test says so. */
 class HeldStore extends DirectoryStore {
   readonly begun: string[] = [];
+  readonly keys: string[] = [];
   readonly #release: (() => void)[] = [];
   isHeld = true;
 
   override async put(key: string, file: HashedFile): Promise<string> {
     this.begun.push(file.sha256);
+    this.keys.push(key);
     if (this.isHeld) await new Promise<void>((resolve) => this.#release.push(resolve));
     return super.put(key, file);
   }
@@ -98,7 +101,7 @@ class HeldStore extends DirectoryStore {
 }
 
 testUnless(missingPostgres())(
-  'a store gets sixteen parts at a time, and accounts take turns',
+  'a store gets sixteen parts at a time, each recorded before, and accounts take turns',
   { timeout: 120_000 },
   async () => {
     const directory = mkdtempSync(join(tmpdir(), 'cfs-puts-'));
@@ -128,6 +131,11 @@ testUnless(missingPostgres())(
       uploads.push(upload(other, 40));
       await until(() => received() === 41);
       expect(store.begun).toHaveLength(16);
+      // Recorded before their first byte: a server that dies now leaves no unknown object.
+      const observer = await Postgres.open(url, { connectionsMax: 1 });
+      const recorded = await observer.rows<{ key: string }>("SELECT key FROM objects WHERE state = 'arriving'");
+      await observer.close();
+      expect(recorded.map(({ key }) => key).sort()).toEqual([...store.keys].sort());
 
       const others = hash('sha256', data(40), 'hex');
       while (!store.begun.includes(others)) {

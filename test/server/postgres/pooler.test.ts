@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
+import { Postgres } from '../../../src/server/postgres/postgres.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { missingPrograms, titled } from '../../harness/requirement.ts';
 import { RawClient, signUp, type TestUser, texts } from '../raw-client.ts';
@@ -20,6 +21,7 @@ describe.skipIf(missing !== null)(titled('behind a pooler in transaction mode', 
   const directory = mkdtempSync(join(tmpdir(), 'cfs-pooled-'));
   let postgres: PostgresServer;
   let direct: string;
+  let url: string;
   let pooler: Pooler;
   let servers: readonly ReferenceServer[] = [];
 
@@ -28,7 +30,8 @@ describe.skipIf(missing !== null)(titled('behind a pooler in transaction mode', 
     direct = await postgres.newDatabase();
     const [, name = '', sockets = ''] = /\/(\w+)\?host=(.*)$/.exec(direct) ?? [];
     pooler = await Pooler.start(decodeURIComponent(sockets), name);
-    const database = { url: pooler.url(name), partBytes: PART_BYTES, deletedAfterMs: 0 };
+    url = pooler.url(name);
+    const database = { url, partBytes: PART_BYTES, deletedAfterMs: 0 };
     const open = (own: string) =>
       ReferenceServer.open({
         dataDirectory: join(directory, own),
@@ -88,4 +91,18 @@ describe.skipIf(missing !== null)(titled('behind a pooler in transaction mode', 
     expect(await server.collectObjects()).toBeGreaterThan(0);
     expect(await miscounts(direct)).toEqual([]);
   }, 60_000);
+
+  test('a statement whose plan another connection keeps runs once', async () => {
+    const observer = await Postgres.open(direct, { connectionsMax: 1 });
+    await observer.rows('CREATE SEQUENCE calls');
+    const pooled = await Promise.all([1, 2].map(() => Postgres.open(url)));
+    const calls = Array.from({ length: 40 }, (_, nth) =>
+      (pooled[nth % 2] as Postgres).keptRows("SELECT nextval('calls') AS nth, $1::integer AS argument", nth),
+    );
+    expect((await Promise.all(calls)).map(([row]) => row)).toEqual(
+      calls.map((_, argument) => expect.objectContaining({ argument })),
+    );
+    expect(await observer.rows('SELECT last_value FROM calls')).toEqual([{ last_value: 40 }]);
+    await Promise.all([...pooled, observer].map((each) => each.close()));
+  });
 });

@@ -79,6 +79,21 @@ describe.skipIf(missing !== null)(titled('safeguards of PostgreSQL', missing), (
     await expect(postgres.rows('SELECT lose(1000000)')).rejects.toMatchObject({ status: 503 });
   });
 
+  test('a connection keeps the plan of a statement, until the columns of its table change', async () => {
+    const one = await Postgres.open(url, { connectionsMax: 1 });
+    await one.rows('CREATE TABLE changing (a integer)');
+    await one.rows('INSERT INTO changing VALUES (1)');
+    const seen = [];
+    for (let nth = 0; nth < 2; nth += 1) seen.push(await one.keptRows('SELECT * FROM changing'));
+    expect(await one.rows('SELECT statement FROM pg_prepared_statements')).toEqual([
+      { statement: 'SELECT * FROM changing' },
+    ]);
+    await observer.rows('ALTER TABLE changing ADD b integer');
+    seen.push(await one.keptRows('SELECT * FROM changing'));
+    expect(seen).toEqual([[{ a: 1 }], [{ a: 1 }], [{ a: 1, b: null }]]);
+    await one.close();
+  });
+
   test('a statement has 30 seconds, also one that waits for a lock; then it is a 503, and the next ones are made', async () => {
     expect(await postgres.one('SHOW statement_timeout')).toEqual({ statement_timeout: '30s' });
     const impatient = await Postgres.open(url, { connectionsMax: 1 });
@@ -221,6 +236,22 @@ describe.skipIf(missing !== null)(titled('safeguards of PostgreSQL', missing), (
       await pass('1000 days');
       expect(await housekeeping.collectObjects()).toBe(0);
       expect([existsSync(join(objects, 'aa/arriving')), existsSync(join(objects, 'aa/live'))]).toEqual([false, true]);
+    });
+
+    test('an object that the collector has taken becomes no part of an upload', async () => {
+      const client = new RawClient(`http://127.0.0.1:${serving.port}`, user.client.token);
+      const file = new URL(await client.createFile(`/folder/:sc:${user.uid}:2`, 'late')).pathname;
+      const local = file.split(':').at(-1) as string;
+      await client.send('POST', `${file}/version`);
+      const { seq } = await postgres.one<{ seq: number }>('SELECT seq FROM versions WHERE file = $1', local);
+      const taken = [user.uid, user.uid, local, seq] as const;
+      await postgres.rows(`SELECT take_upload($1, $2, $3, $4, 0, 10, '1 minute', 0, '${LIMITS}')`, ...taken);
+      await postgres.rows("INSERT INTO objects VALUES ('cc/late', 'dying')");
+      const added = postgres.rows(
+        `SELECT add_part($1, $2, $3, $4, 1, 'cc/late', 'etag', 10, false, '1 minute', 0, '${LIMITS}')`,
+        ...taken,
+      );
+      await expect(added).rejects.toMatchObject({ status: 416 });
     });
 
     test('two collectors at once delete each object once', async () => {
