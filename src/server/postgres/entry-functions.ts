@@ -135,9 +135,7 @@ export const ENTRY_FUNCTIONS = `
   BEGIN
     PERFORM lock_account(the_uid);
     locals := ARRAY(SELECT local FROM resources WHERE uid = the_uid LIMIT rows_max);
-    -- Each file deletes its versions in a statement of its own: here all their blobs, in order.
-    PERFORM 1 FROM blobs WHERE name IN (SELECT blob FROM versions WHERE uid = the_uid AND file = ANY (locals))
-      ORDER BY name FOR UPDATE;
+    -- The trigger of versions runs once for all files, and locks their blobs in order.
     DELETE FROM resources WHERE uid = the_uid AND local = ANY (locals);
     RETURN cardinality(locals) = rows_max;
   END $$;

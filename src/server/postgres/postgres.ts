@@ -102,7 +102,8 @@ export class Postgres {
 
   /** Equal for all servers, and different for other texts: behind a pooler, a connection may know the name from another server. */
   #nameOf(text: string): string {
-    const name = this.#names.get(text) ?? `${hash('sha256', text, 'hex').slice(0, 16)} ${text}`.slice(0, NAME_BYTES_MAX);
+    const name =
+      this.#names.get(text) ?? `${hash('sha256', text, 'hex').slice(0, 16)} ${text}`.slice(0, NAME_BYTES_MAX);
     this.#names.set(text, name);
     return name;
   }
