@@ -157,64 +157,6 @@ describe('Freshness', () => {
     expect(listings()).toHaveLength(2);
   });
 
-  describe('folders that programs watch', () => {
-    let watchers: Inode[];
-    let looks: number;
-    beforeEach(async () => {
-      watchers = [];
-      looks = 0;
-      freshness.followWatched(async () => {
-        looks += 1;
-        return watchers;
-      });
-      service.put(ROOT_URL, ...Array.from({ length: 20 }, (_, n) => folder(`d${n}`, `d${n}`)));
-      await freshness.ensureListed(ROOT_INODE, never);
-    });
-    const minutes = async (count: number) => {
-      for (let tick = 0; tick < count * 2; tick++) {
-        fixture.clock.advance(30_000);
-        await quiet();
-      }
-    };
-    const requestsFor = (name: string) => listings().filter((request) => request.includes(`folder/${name} `)).length;
-
-    /** [S-fresh-5] */
-    it('a watched folder stays in use after its last access, and is listed at most every two minutes', async () => {
-      await freshness.ensureListed(ino('d1'), never);
-      watchers = [ino('d1')];
-      await minutes(20);
-      const before = requestsFor('d1');
-      for (let minute = 0; minute < 60; minute++) {
-        await minutes(1);
-        expect(freshness.isInUse(ino('d1'))).toBe(true);
-      }
-      expect(requestsFor('d1') - before).toBeGreaterThanOrEqual(28);
-      expect(requestsFor('d1') - before).toBeLessThanOrEqual(31);
-    });
-
-    /** [S-fresh-5] */
-    it('a folder is let go within eight minutes after its watcher has ended, and then nothing is looked for', async () => {
-      await freshness.ensureListed(ino('d1'), never);
-      watchers = [ino('d1')];
-      await minutes(20);
-      watchers = [];
-      await minutes(8);
-      const [before, looked] = [service.requests.length, looks];
-      await minutes(60);
-      expect(freshness.isInUse(ino('d1'))).toBe(false);
-      expect([service.requests.length, looks]).toEqual([before, looked]);
-    });
-
-    it('a watched folder comes back after a walk through more folders than can be in use', async () => {
-      await freshness.ensureListed(ino('d1'), never);
-      watchers = [ino('d1')];
-      for (let n = 2; n < 20; n++) await freshness.ensureListed(ino(`d${n}`), never);
-      expect(freshness.isInUse(ino('d1'))).toBe(false);
-      await minutes(1);
-      expect(freshness.isInUse(ino('d1'))).toBe(true);
-    });
-  });
-
   it('lists a folder in use by itself, more slowly while nothing changes, and none that nobody looks at', async () => {
     service.put(ROOT_URL, folder('d', 'd'), folder('e', 'e'));
     await freshness.ensureListed(ROOT_INODE, never);
