@@ -236,7 +236,9 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   web: async (given, context) => {
     const { webCommand } = await import('./commands/web.ts');
-    return webCommand(context, {
+    const { readPageFiles } = await import('../web/page-files.ts');
+    const deps = { ...context, files: readPageFiles() };
+    return webCommand(deps, {
       port: given.port('--port') ?? 0,
       hosts: given.texts('--host'),
       open: given.has('--open'),

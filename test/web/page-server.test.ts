@@ -202,6 +202,7 @@ test('bytes that break off are no complete answer', async () => {
   await expect(ask('POST', '/bytes/version', await signedIn(), body)).rejects.toThrow();
 });
 
+/** [S-web-2] */
 test('the page ends when no browser has shown it for 15 minutes', async () => {
   clock.advance(IDLE_MS_MAX - 1);
   expect(server.idle.aborted).toBe(false);
