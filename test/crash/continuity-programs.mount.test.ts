@@ -2,11 +2,11 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
-import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { runScript } from '../harness/command.ts';
 import { tellFigures } from '../harness/figures.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
 import { missingPrograms, titled } from '../harness/requirement.ts';
+import { missingForContinuity } from './killed-under-load.ts';
 
 /** Of the repository. `npm run soak -- continuity` takes 5,000. */
 const FILES = Number(process.env.CFS_FILES ?? '60');
@@ -32,10 +32,7 @@ const SCRIPTS = {
     done`,
 } as const;
 
-const missing =
-  missingForMounts() ??
-  missingPrograms('git', 'rsync', 'sqlite3', 'tar') ??
-  (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForContinuity() ?? missingPrograms('git', 'rsync', 'sqlite3', 'tar');
 describe.skipIf(missing !== null)(titled('programs over deaths', missing), () => {
   let mount: MountFixture;
   const source = mkdtempSync(join(tmpdir(), 'cfs-repository-'));

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, onTestFailed, test, vi } from 'vitest';
-import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { O_CREAT, O_RDONLY, O_RDWR } from '../conformance/file-api.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
 import { missingRoot, testUnless, titled } from '../harness/requirement.ts';
 import { SmallDisk } from '../harness/small-disk.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
+import { missingForContinuity } from './killed-under-load.ts';
 
 const POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
 /** How long the process is stopped; `npm run soak -- continuity` stops it longer. */
@@ -21,7 +21,7 @@ function isStopped(pid: number): boolean {
   );
 }
 
-const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForContinuity();
 describe.skipIf(missing !== null)(titled('deaths in difficult moments', missing), () => {
   test('a request that ends each process that serves it fails with EIO, and the mount continues', async () => {
     const scratch = mkdtempSync(join(tmpdir(), 'cfs-deadly-'));

@@ -1,48 +1,46 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
-import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { O_CREAT, O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
 import { runCommand } from '../harness/command.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 import { titled } from '../harness/requirement.ts';
 import { seedsOf } from '../harness/seeds.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
-import { DEATHS, KILL_POINTS, killUnderLoad, parentOf } from './killed-under-load.ts';
+import {
+  DEATHS,
+  KILL_POINTS,
+  killUnderLoad,
+  MortalMount,
+  missingForContinuity,
+  parentOf,
+} from './killed-under-load.ts';
 
 /** `on`: each process is killed when its standby is ready. */
 const STANDBY = process.env.CFS_TEST_STANDBY ?? 'off';
 /** Of one draft (src/kernel/draft-rows.ts). */
 const RANGES_MAX = 3067;
-const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForContinuity();
 describe.skipIf(missing !== null)(titled('continuity', missing), () => {
+  let mortal: MortalMount;
   let mount: MountFixture;
-  const scratch = mkdtempSync(join(tmpdir(), 'cfs-continuity-'));
-  const killFile = join(scratch, 'point');
+  let killFile: string;
   beforeAll(async () => {
-    const env = {
-      CFS_TEST_KEEPER_UNLIMITED: '1',
-      NODE_OPTIONS: `--import ${KILL_POINTS}`,
-      CFS_TEST_KILL_FILE: killFile,
-    };
-    mount = await MountFixture.start({ flags: ['--continuity', `--standby=${STANDBY}`], env });
+    mortal = await MortalMount.start([`--standby=${STANDBY}`]);
+    ({ mount, killFile } = mortal);
   });
-  afterAll(async () => {
-    await mount?.dispose();
-    rmSync(scratch, { recursive: true, force: true });
-  });
+  afterAll(() => mortal?.dispose());
 
   test.each(seedsOf([1]))(
     'a mount process that is killed under load delays calls, and no call fails or takes effect twice (seed %i)',
     { timeout: DEATHS * 60_000 + 60_000 },
     async (seed) => {
       onTestFailed(() => mount.printLogs());
-      await killUnderLoad(mount, { scratch, killFile, seed, hasStandby: STANDBY === 'on' });
+      await killUnderLoad(mortal, { seed, hasStandby: STANDBY === 'on' });
     },
   );
 

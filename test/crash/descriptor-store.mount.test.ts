@@ -5,12 +5,12 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
-import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { O_RDWR } from '../conformance/file-api.ts';
 import { NOT_FOR_PROGRAMS, runCommand } from '../harness/command.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
 import { testUnless, titled } from '../harness/requirement.ts';
 import { SyscallProcess } from '../harness/syscall-process.ts';
+import { missingForContinuity } from './killed-under-load.ts';
 
 const CFS_MOUNT = new URL('../../dist/cli/cfs-mount.js', import.meta.url).pathname;
 const SOURCE = fileURLToPath(new URL('../harness/descriptor-store.c', import.meta.url));
@@ -18,7 +18,7 @@ const SOURCE = fileURLToPath(new URL('../harness/descriptor-store.c', import.met
 const LIMIT_BYTES = 8 * 1024 ** 2;
 const START_MS_MAX = 60_000;
 
-const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForContinuity();
 describe.skipIf(missing !== null)(titled('descriptor store', missing), () => {
   const group = missing === null ? limitedGroup(LIMIT_BYTES) : null;
   const limited = testUnless(group === null ? 'a control group with a limit of memory' : null);

@@ -1,31 +1,22 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
-import { keeperProgram } from '../../src/kernel/keeper.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import type { MountFixture } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
 import { seedsOf } from '../harness/seeds.ts';
-import { DEATHS, KILL_POINTS, killUnderLoad } from './killed-under-load.ts';
+import { DEATHS, killUnderLoad, MortalMount, missingForContinuity } from './killed-under-load.ts';
 
-const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForContinuity();
 /** Kernels before Linux 6.9 do not send unanswered requests again. */
 describe.skipIf(missing !== null)(titled('continuity without FUSE_NOTIFY_RESEND', missing), () => {
+  let mortal: MortalMount;
   let mount: MountFixture;
-  const scratch = mkdtempSync(join(tmpdir(), 'cfs-kept-'));
-  const killFile = join(scratch, 'point');
+  let scratch: string;
   beforeAll(async () => {
-    const env = {
-      CFS_TEST_KEEPER_UNLIMITED: '1',
-      NODE_OPTIONS: `--import ${KILL_POINTS}`,
-      CFS_TEST_KILL_FILE: killFile,
-    };
-    mount = await MountFixture.start({ flags: ['--continuity', '--mask-features=resend'], env });
+    mortal = await MortalMount.start(['--mask-features=resend']);
+    ({ mount, scratch } = mortal);
   });
-  afterAll(async () => {
-    await mount?.dispose();
-    rmSync(scratch, { recursive: true, force: true });
-  });
+  afterAll(() => mortal?.dispose());
 
   test.each(seedsOf([2]))(
     'a mount process that is killed under load delays calls, and no call fails or takes effect twice (seed %i)',
@@ -33,7 +24,7 @@ describe.skipIf(missing !== null)(titled('continuity without FUSE_NOTIFY_RESEND'
     async (seed) => {
       onTestFailed(() => mount.printLogs());
       expect((await mount.status())?.continuity?.requests).toBe('kept');
-      await killUnderLoad(mount, { scratch, killFile, seed, what: 'kept requests' });
+      await killUnderLoad(mortal, { seed, what: 'kept requests' });
     },
   );
 

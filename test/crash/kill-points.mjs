@@ -5,6 +5,10 @@
 // CFS_TEST_KILL_FILE names a file with {"point": "journal-write before", "nth": 3}; SIGUSR2 reads it, in all threads. The points `exception` and
 // `heap` end the thread that answers the kernel by itself, immediately: an uncaught exception, or no memory. {"point": "record", "text": …} ends
 // each process that is about to write a journal record with the text. It is read at the start, too: successors end as well.
+//
+// CFS_TEST_NEXT_DEATHS names a file with a list of points, which is read at each step. A process ends at the first point of the list, and
+// removes it: the next one is its successor's. The points `takeover before` and `takeover after` are those of a successor with `--continuity`, around the
+// moment in which it gets the requests that its predecessor left.
 
 import diagnostics from 'node:diagnostics_channel';
 import fs from 'node:fs';
@@ -13,12 +17,23 @@ import { basename } from 'node:path';
 import { BroadcastChannel, isMainThread } from 'node:worker_threads';
 
 const killFile = process.env.CFS_TEST_KILL_FILE;
+const deathsFile = process.env.CFS_TEST_NEXT_DEATHS;
 const program = basename(process.argv[1] ?? '');
 const isServer = program === 'cfs.js' && process.argv[2] === 'serve' && !process.argv.includes('user');
 
 /** Not armed: no step is this one. */
 let armed = { point: '', nth: 0, text: '' };
 let seen = 0;
+
+/** @returns {string[]} */
+function nextDeaths() {
+  return deathsFile !== undefined && fs.existsSync(deathsFile) ? JSON.parse(fs.readFileSync(deathsFile, 'utf8')) : [];
+}
+
+/** Whether some step ends the process. */
+function isArmed() {
+  return armed.point !== '' || nextDeaths().length > 0;
+}
 
 function die() {
   process.kill(process.pid, 'SIGKILL');
@@ -28,7 +43,11 @@ function die() {
 
 /** @returns whether the process ends at this occurrence of the step. Does not end it. */
 function isTurn(point) {
-  return point === armed.point && ++seen === armed.nth;
+  const [next, ...others] = nextDeaths();
+  if (next !== point) return point === armed.point && ++seen === armed.nth;
+  fs.writeFileSync(`${deathsFile}.next`, JSON.stringify(others));
+  fs.renameSync(`${deathsFile}.next`, deathsFile);
+  return true;
 }
 
 function step(point) {
@@ -39,7 +58,7 @@ function step(point) {
 function watch(object, name, pointOf) {
   const original = object[name];
   object[name] = function (...args) {
-    if (armed.point === '') return original.apply(this, args);
+    if (!isArmed()) return original.apply(this, args);
     const point = pointOf(...args);
     if (point === null) return original.apply(this, args);
     step(`${point} before`);
@@ -71,7 +90,7 @@ function placeOf(file) {
 function watchStore() {
   const write = fs.writeSync;
   fs.writeSync = (fd, bytes, offset, length, position) => {
-    const place = armed.point === '' ? null : placeOf(fd);
+    const place = isArmed() ? placeOf(fd) : null;
     if (place === null) return write(fd, bytes, offset, length, position);
     if (armed.point === 'record' && place === 'journal' && Buffer.from(bytes).includes(armed.text)) die();
     step(`${place}-write before`);
@@ -92,6 +111,22 @@ function watchStore() {
   watch(fs, 'renameSync', of('rename'));
   watch(fs, 'ftruncateSync', of('truncate'));
   syncBuiltinESMExports();
+}
+
+/** The addon's `resend` and `inherit`: either is called once by each successor. */
+function watchTakeover() {
+  const { dlopen } = process;
+  process.dlopen = (module, ...words) => {
+    dlopen.call(process, module, ...words);
+    const { openConnection } = module.exports;
+    if (openConnection === undefined) return;
+    module.exports.openConnection = (...args) => {
+      const connection = openConnection(...args);
+      if (typeof connection === 'object')
+        for (const name of ['resend', 'inherit']) watch(connection, name, () => 'takeover');
+      return connection;
+    };
+  };
 }
 
 function watchUploads() {
@@ -138,7 +173,7 @@ async function watchServer() {
   syncBuiltinESMExports();
 }
 
-if (killFile !== undefined && (isServer || program === 'mounting-process.cjs' || !isMainThread)) {
+if ((killFile ?? deathsFile) !== undefined && (isServer || program === 'mounting-process.cjs' || !isMainThread)) {
   const threads = new BroadcastChannel('cfs-kill-points');
   threads.unref();
   const arm = (what) => {
@@ -156,11 +191,14 @@ if (killFile !== undefined && (isServer || program === 'mounting-process.cjs' ||
       arm(what);
     });
   }
-  if (fs.existsSync(killFile)) {
+  if (killFile !== undefined && fs.existsSync(killFile)) {
     const what = JSON.parse(fs.readFileSync(killFile, 'utf8'));
     if (what.point === 'record') armed = what;
   }
   if (isServer) await watchServer();
   else if (isMainThread) watchUploads();
-  else watchStore();
+  else {
+    watchStore();
+    watchTakeover();
+  }
 }

@@ -1,11 +1,13 @@
 import { spawn } from 'node:child_process';
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, vi } from 'vitest';
+import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { percentiles, tellFigures } from '../harness/figures.ts';
-import type { MountFixture } from '../harness/mount-fixture.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 
 /** `npm run soak -- continuity` kills more often. */
@@ -23,6 +25,51 @@ const NTH_MAX = 12;
 /** For NODE_OPTIONS of the mount. */
 export const KILL_POINTS = fileURLToPath(new URL('./kill-points.mjs', import.meta.url));
 
+/** What tests of `--continuity` need. */
+export const missingForContinuity = (): string | null =>
+  missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+
+/** A mount with `--continuity` whose process may be killed as often as a test wants, also by itself (kill-points.mjs). */
+export class MortalMount {
+  readonly mount: MountFixture;
+  readonly scratch: string;
+  /** For CFS_TEST_KILL_FILE of kill-points.mjs. */
+  readonly killFile: string;
+
+  private constructor(mount: MountFixture, scratch: string) {
+    this.mount = mount;
+    this.scratch = scratch;
+    this.killFile = killFileIn(scratch);
+  }
+
+  static async start(flags: readonly string[] = []): Promise<MortalMount> {
+    const scratch = mkdtempSync(join(tmpdir(), 'cfs-mortal-'));
+    const env = {
+      CFS_TEST_KEEPER_UNLIMITED: '1',
+      NODE_OPTIONS: `--import ${KILL_POINTS}`,
+      CFS_TEST_KILL_FILE: killFileIn(scratch),
+      CFS_TEST_NEXT_DEATHS: join(scratch, 'deaths'),
+    };
+    return new MortalMount(await MountFixture.start({ flags: ['--continuity', ...flags], env }), scratch);
+  }
+
+  /** Where the process and its successors die next: CFS_TEST_NEXT_DEATHS of kill-points.mjs. */
+  get nextDeaths(): readonly string[] {
+    return JSON.parse(readFileSync(join(this.scratch, 'deaths'), 'utf8')) as string[];
+  }
+
+  set nextDeaths(points: readonly string[]) {
+    writeFileSync(join(this.scratch, 'deaths'), JSON.stringify(points));
+  }
+
+  async dispose(): Promise<void> {
+    await this.mount.dispose();
+    rmSync(this.scratch, { recursive: true, force: true });
+  }
+}
+
+const killFileIn = (scratch: string): string => join(scratch, 'point');
+
 /** The process that has `pid` as its child: the keeper. */
 export function parentOf(pid: number): number {
   const stat = readFileSync(`/proc/${pid}/stat`, 'utf8');
@@ -34,14 +81,8 @@ const callsIn = (lines: readonly string[]): number => Number(lines.at(-1)?.split
 
 /** Kills the process of the mount DEATHS times under a load that checks each result against a model, and expects no wrong result. */
 export async function killUnderLoad(
-  mount: MountFixture,
-  {
-    scratch,
-    killFile,
-    seed,
-    hasStandby = false,
-    what = 'continuity',
-  }: { scratch: string; killFile: string; seed: number; hasStandby?: boolean; what?: string },
+  { mount, scratch, killFile }: MortalMount,
+  { seed, hasStandby = false, what = 'continuity' }: { seed: number; hasStandby?: boolean; what?: string },
 ): Promise<void> {
   const stop = join(scratch, `stop-${seed}`);
   const random = new SeededRandom(seed);
@@ -87,5 +128,7 @@ export async function killUnderLoad(
   // No descriptor and no zombie stays behind.
   expect(held()).toEqual(heldBefore);
   expect(calls).toBeGreaterThan(100);
-  await mount.run(`rm -r load-${seed}`);
+  await mount.run(
+    `rm -r load-${seed} || { ls -liR load-${seed}; exit 1; }`,
+  );
 }

@@ -1,16 +1,16 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
-import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { tellFigures } from '../harness/figures.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
+import { missingForContinuity } from './killed-under-load.ts';
 
 const STANDBY_MIB_MAX = 35;
 /** Rows for memory that no other process uses, too. */
 const PRIVATE = /^Private_(Dirty|Clean):/;
 
-const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForContinuity();
 describe.skipIf(missing !== null)(titled('standby', missing), () => {
   let mount: MountFixture;
   beforeAll(async () => {

@@ -5,19 +5,19 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
-import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { SCHEMA_VERSION } from '../../src/store/schema-version.ts';
 import { type CommandResult, runCommand } from '../harness/command.ts';
 import { percentiles, tellFigures } from '../harness/figures.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
 import { titled } from '../harness/requirement.ts';
+import { missingForContinuity } from './killed-under-load.ts';
 
 const REPOSITORY = fileURLToPath(new URL('../../', import.meta.url));
 const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
 const UPGRADES = Number(process.env.CFS_TEST_UPGRADES ?? '10');
 const LOAD_MS_MAX = 24 * 3_600_000;
 
-const missing = missingForMounts() ?? (keeperProgram() === null ? 'the keeper, built by a C compiler' : null);
+const missing = missingForContinuity();
 describe.skipIf(missing !== null)(titled('upgrade of a running mount', missing), () => {
   let mount: MountFixture;
   const scratch = mkdtempSync(join(tmpdir(), 'cfs-upgrade-'));
