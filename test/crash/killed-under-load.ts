@@ -128,7 +128,5 @@ export async function killUnderLoad(
   // No descriptor and no zombie stays behind.
   expect(held()).toEqual(heldBefore);
   expect(calls).toBeGreaterThan(100);
-  await mount.run(
-    `rm -r load-${seed} || { ls -liR load-${seed}; exit 1; }`,
-  );
+  await mount.run(`rm -r load-${seed} || { ls -liR load-${seed}; exit 1; }`);
 }

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { missingPrograms, missingRoot } from './requirement.ts';
 
 /**
- * A second Linux kernel as an ordinary process (Debian's user-mode-linux): with NFS, and with the files of this machine as its root. A kernel
+ * A second Linux kernel as an ordinary process (Debian's user-mode-linux): with NFS and FUSE, and with the files of this machine as its root. A kernel
  * that hangs there takes nothing with it.
  */
 
@@ -15,9 +15,10 @@ const MODULES = '/usr/lib/uml/modules';
 const REGISTERS = new URL('./whole-registers.c', import.meta.url).pathname;
 const CC = process.env.CC ?? 'cc';
 /** In the order in which they need each other. Kernels that lack one have it built in, or do without it. */
-const NFS_MODULES = [
+const GUEST_MODULES = [
   ...['fs/netfs/netfs', 'fs/fscache/fscache', 'net/sunrpc/sunrpc', 'fs/nfs_common/grace', 'fs/lockd/lockd'],
   ...['fs/nfs_common/nfs_acl', 'fs/nfs/nfs', 'fs/nfs/nfsv3'],
+  'fs/fuse/fuse',
 ];
 
 /** Null if a kernel can be started, else what is missing. */
@@ -113,7 +114,7 @@ mount -t sysfs sysfs /sys
 mount -t tmpfs -o size=900m,mode=755 tmpfs /run
 mkdir -p /run/home
 ip link set lo up
-for module in ${NFS_MODULES.join(' ')}; do
+for module in ${GUEST_MODULES.join(' ')}; do
   file=${MODULES}/$(uname -r)/kernel/$module.ko
   if [ -f $file ]; then busybox insmod $file; fi
 done
