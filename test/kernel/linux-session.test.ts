@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import { silentLogger } from '../../src/base/log.ts';
 import { type ContentId, type HandleId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
 import type { FileSystemOps } from '../../src/kernel/binding.ts';
@@ -7,8 +7,11 @@ import { KernelInvalidator } from '../../src/kernel/invalidate.ts';
 import {
   type AddonConnection,
   ITEM_ERRNO,
+  ITEM_HELD,
+  ITEM_INHERITED,
   ITEM_OUT,
   ITEM_REQUEST,
+  ITEM_SLOT,
   SCRATCH_BYTES,
 } from '../../src/kernel/kernel-addon.ts';
 import { LinuxSession } from '../../src/kernel/linux-session.ts';
@@ -29,34 +32,55 @@ import { MemoryFileSystem } from './memory-file-system.ts';
 /** Behind the control words. */
 const SLOT = 4096;
 const ENOENT = 2;
+const DEADLINE_MS = 30_000;
 
-test.each([
-  { what: 'a lookup', opcode: Opcode.LOOKUP, then: (at: number, wire: Wire) => wire.bytes.write('file\0', at) },
-  { what: 'a listing', opcode: Opcode.READDIRPLUS, then: (at: number, wire: Wire) => wire.setU32(at + 16, 4096) },
-])('a number that $what gave out and the kernel did not hear of is let go of', async ({ opcode, then }) => {
+/** A session on a region with one request, without a kernel. */
+function sessionOf(
+  ops: FileSystemOps,
+  { nodeIds = new NodeIds(), handover = null }: { nodeIds?: NodeIds; handover?: HandoverState | null } = {},
+) {
   const region = new ArrayBuffer(2 * SLOT + SCRATCH_BYTES);
-  const connection = { region, scratchStart: 2 * SLOT, notify: () => 1, send: () => 0 } as unknown as AddonConnection;
-  const [wire, clock, nodeIds] = [new Wire(region), new ManualClock(), new NodeIds()];
-  const boundary = new OpBoundary({ log: silentLogger, clock, deadlineMs: 30_000 });
-  const ops = new MemoryFileSystem();
-  const file = ops.plant(ROOT_INODE, 'file', Buffer.from('x')) as Inode;
+  const [wire, clock] = [new Wire(region), new ManualClock()];
+  const done: string[] = [];
+  const connection = {
+    ...{ region, scratchStart: 2 * SLOT, notify: () => 1 },
+    send: () => done.push('send') - 1,
+    release: (slot: number, large: number) => void done.push(`release ${slot} ${large}`),
+    answered: (slot: number) => void done.push(`answered ${slot}`),
+  } as unknown as AddonConnection;
   const session = new LinuxSession({
-    ...{ ops, boundary, connection, wire, nodeIds, smallSlots: 32, largeSlots: 2 },
+    ...{ ops, connection, wire, nodeIds, smallSlots: 32, largeSlots: 2, handover },
+    boundary: new OpBoundary({ log: silentLogger, clock, deadlineMs: DEADLINE_MS }),
     invalidator: new KernelInvalidator({
       ...{ connection, wire, nodeIds, clock, messageStart: 2048, hasEpoch: () => false, placeOf: () => null },
     }),
     callerState: () => 'running' as never,
     agree: () => 0,
   });
+  for (const word of [ITEM_REQUEST, ITEM_OUT]) wire.setU32(word * 4, SLOT);
+  /** @param bytes of the request behind its header */
+  const request = (opcode: number, nodeId: number, bytes: number): void => {
+    wire.setU32(SLOT, IN_HEADER_BYTES + bytes);
+    wire.setU32(SLOT + IN_OPCODE, opcode);
+    wire.setU64(SLOT + IN_NODEID, nodeId);
+  };
+  return { session, wire, clock, done, request };
+}
+
+test.each([
+  { what: 'a lookup', opcode: Opcode.LOOKUP, then: (at: number, wire: Wire) => wire.bytes.write('file\0', at) },
+  { what: 'a listing', opcode: Opcode.READDIRPLUS, then: (at: number, wire: Wire) => wire.setU32(at + 16, 4096) },
+])('a number that $what gave out and the kernel did not hear of is let go of', async ({ opcode, then }) => {
+  const nodeIds = new NodeIds();
+  const ops = new MemoryFileSystem();
+  const file = ops.plant(ROOT_INODE, 'file', Buffer.from('x')) as Inode;
+  const { session, wire, request } = sessionOf(ops, { nodeIds });
   // Somebody reads it as it was; its name leads to another number.
   let isOpen = true;
   nodeIds.replace(file, () => (isOpen ? ({} as never) : null));
   const successor = nodeIds.currentOf(file);
-  wire.setU32(SLOT, IN_HEADER_BYTES + (opcode === Opcode.LOOKUP ? 5 : 40));
-  wire.setU32(SLOT + IN_OPCODE, opcode);
-  wire.setU64(SLOT + IN_NODEID, ROOT_INODE);
+  request(opcode, ROOT_INODE, opcode === Opcode.LOOKUP ? 5 : 40);
   then(SLOT + IN_HEADER_BYTES, wire);
-  for (const word of [ITEM_REQUEST, ITEM_OUT]) wire.setU32(word * 4, SLOT);
 
   session.batch(1);
   wire.setU32(ITEM_ERRNO * 4, ENOENT);
@@ -83,9 +107,6 @@ test.each([
       ...{ handle: 7 as HandleId, ino: 5 as Inode, kind: 'file', flags: 0, content: 3 as ContentId },
       ...{ hasChanged: false, isUnstored: false },
     });
-    const region = new ArrayBuffer(2 * SLOT + SCRATCH_BYTES);
-    const connection = { region, scratchStart: 2 * SLOT, notify: () => 1, send: () => 0 } as unknown as AddonConnection;
-    const [wire, clock, nodeIds] = [new Wire(region), new ManualClock(), new NodeIds()];
     const done: string[] = [];
     const reply = (handle: number) => ({ handle: handle as HandleId, keepCache: false, directIo: false });
     const ops = {
@@ -96,25 +117,78 @@ test.each([
         return reply(8);
       },
     } as unknown as FileSystemOps;
-    const session = new LinuxSession({
-      ...{ ops, connection, wire, nodeIds, smallSlots: 32, largeSlots: 2 },
-      boundary: new OpBoundary({ log: silentLogger, clock, deadlineMs: 30_000 }),
-      invalidator: new KernelInvalidator({
-        ...{ connection, wire, nodeIds, clock, messageStart: 2048, hasEpoch: () => false, placeOf: () => null },
-      }),
-      callerState: () => 'running' as never,
-      agree: () => 0,
-      handover: new HandoverState(state, 0, 1),
-    });
-    wire.setU32(SLOT, IN_HEADER_BYTES + 8);
-    wire.setU32(SLOT + IN_OPCODE, Opcode.OPEN);
+    const { session, wire, request } = sessionOf(ops, { handover: new HandoverState(state, 0, 1) });
+    request(Opcode.OPEN, 5, 8);
     wire.setU32(SLOT + IN_UNIQUE, unique);
     wire.setU32(SLOT + IN_UNIQUE + 4, 0x8000_0000);
-    wire.setU64(SLOT + IN_NODEID, 5);
-    for (const word of [ITEM_REQUEST, ITEM_OUT]) wire.setU32(word * 4, SLOT);
     session.batch(1);
 
     expect(done).toEqual(calls);
     expect(wire.u64(SLOT + OUT_HEADER_BYTES)).toBe(isLost ? 8 : 7);
   },
 );
+
+test.each([
+  { what: 'of this process', isInherited: 0, lookups: 0 },
+  // The earlier process may have answered it: then the kernel has the number.
+  { what: 'of an earlier process', isInherited: 1, lookups: 1 },
+])('a lookup $what is taken back only if nobody else can have answered it', ({ isInherited, lookups }) => {
+  const ops = new MemoryFileSystem();
+  ops.plant(ROOT_INODE, 'file', Buffer.from('x'));
+  const { session, wire, request } = sessionOf(ops);
+  request(Opcode.LOOKUP, ROOT_INODE, 5);
+  wire.bytes.write('file\0', SLOT + IN_HEADER_BYTES);
+  wire.setU32(ITEM_INHERITED * 4, isInherited);
+
+  session.batch(1);
+  wire.setU32(ITEM_ERRNO * 4, ENOENT);
+  session.unsent(1);
+
+  expect(ops.lookups).toBe(lookups);
+});
+
+test.each([
+  { how: 'resends', keepsRequests: false, held: 0, done: ['send'] },
+  { how: 'does not resend', keepsRequests: true, held: 1, done: ['send', 'release 3 0'] },
+])('a request that waits keeps its slot until it is answered if the kernel $how requests', async (expected) => {
+  const { keepsRequests, held } = expected;
+  const handover = new HandoverState(new ArrayBuffer(HANDOVER_BYTES), 0, 0);
+  handover.keepsRequests = keepsRequests;
+  let answer = (_text: string): void => {};
+  const readlink = () =>
+    new Promise<string>((resolve) => {
+      answer = resolve;
+    });
+  const { session, wire, request, done } = sessionOf({ readlink } as unknown as FileSystemOps, { handover });
+  request(Opcode.READLINK, 5, 0);
+  wire.setU32(ITEM_SLOT * 4, 3);
+
+  session.batch(1);
+  expect([wire.u32(ITEM_HELD * 4), done]).toEqual([held, []]);
+  answer('target');
+  await vi.waitUntil(() => done.length > 0);
+
+  expect(done).toEqual(expected.done);
+});
+
+test('a successor does not repeat a write that timed out, although its slot still has the bytes', async () => {
+  const handover = new HandoverState(new ArrayBuffer(HANDOVER_BYTES), 0, 0);
+  handover.keepsRequests = true;
+  let end = (): void => {};
+  const write = () =>
+    new Promise<number>((resolve) => {
+      end = () => resolve(1);
+    });
+  const { session, wire, clock, request, done } = sessionOf({ write } as unknown as FileSystemOps, { handover });
+  request(Opcode.WRITE, 5, 40);
+  wire.setU32(ITEM_SLOT * 4, 3);
+
+  session.batch(1);
+  clock.advance(DEADLINE_MS + 1);
+  await vi.waitUntil(() => done.length > 0);
+  expect(done).toEqual(['send', 'answered 3']);
+  end();
+  await vi.waitUntil(() => done.length > 2);
+
+  expect(done).toEqual(['send', 'answered 3', 'release 3 0']);
+});

@@ -17,6 +17,7 @@ import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import * as N from '../../src/kernel/kernel-addon.ts';
+import { Opcode } from '../../src/kernel/protocol.ts';
 import { runCommand } from '../harness/command.ts';
 import { missingAddon, testUnless } from '../harness/requirement.ts';
 
@@ -180,30 +181,38 @@ testUnless(missing)('requests without a reply are inherited in the order of the 
   const opened = (fd: number, onBatch: (count: number) => void): N.AddonConnection =>
     addon.openConnection(fd, 64, 2, 0xffffffff, onBatch, nothing, nothing, memory, 4096) as N.AddonConnection;
   const [device = -1, peer = -1] = addon.socketPair();
-  /** fuse_in_header: length, FUSE_LOOKUP, unique; and a text. */
-  const request = (unique: number, bytes: number): Uint32Array => {
+  /** fuse_in_header: length, opcode, unique; and a text. */
+  const request = (unique: number, bytes: number, opcode: number = Opcode.LOOKUP): Uint32Array => {
     const words = new Uint32Array(bytes / 4).fill(unique);
-    words.set([bytes, 1, unique, 0]);
+    words.set([bytes, opcode, unique, 0]);
     return words;
   };
   const itemsOf = (region: ArrayBuffer, count: number): Uint32Array[] =>
     Array.from({ length: count }, (_, i) => new Uint32Array(region, i * N.ITEM_WORDS * 4, N.ITEM_WORDS));
 
-  // Served: 30 is answered, 10 and 20 wait, of which 10 is long.
+  // Served: 30 is answered, and so is 40, whose slot is still in use. 50 has no reply. 10 and 20 wait, of which 10 is long.
   const [small, long, answered] = [request(20, 120), request(10, 20_000), request(30, 80)];
+  const more = [long, answered, request(40, 80), request(50, 80, Opcode.FORGET)];
+  /** From where the reply is encoded to where the request is. */
+  const distances: number[] = [];
   let seen = 0;
   const first = await new Promise<N.AddonConnection>((resume) => {
     const connection = opened(device, (count) => {
       for (const item of itemsOf(connection.region, count)) {
-        const unique = new Uint32Array(connection.region, item[N.ITEM_REQUEST], 3)[2];
+        const [, , unique] = new Uint32Array(connection.region, item[N.ITEM_REQUEST], 3);
         [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, unique === 30 ? 0 : 1];
-        const next = [long, answered][seen++];
+        distances.push((item[N.ITEM_REQUEST] as number) - (item[N.ITEM_OUT] as number));
+        if (unique === 40) connection.answered(item[N.ITEM_SLOT] as number);
+        const next = more[seen++];
         if (next === undefined) setImmediate(() => resume(connection));
         else writeSync(peer, next);
       }
     });
     writeSync(peer, small);
   });
+  expect(Math.min(...distances), 'no reply is encoded over a request').toBeGreaterThanOrEqual(N.SMALL_SLOT_BYTES);
+  // A process that is killed while the kernel copies gets no new pages.
+  expect(fstatSync(memory).blocks * 512, 'both slots were mapped before the read').toBeGreaterThan(N.PAYLOAD_BYTES_MAX);
   first.close();
   addon.closeDescriptor(peer);
 
