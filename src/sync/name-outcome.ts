@@ -7,7 +7,7 @@ import type { Intents } from '../store/intents.ts';
 import { isContentDirty, removeNode } from '../store/node-table.ts';
 import type { RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { DirtyIndex } from './dirty-index.ts';
-import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone } from './outcome.ts';
+import { mustBeUnknown, ownerOf, recordCreated, recordDeleted, recordGone, targetOf } from './outcome.ts';
 import { PostponedError } from './push-failure.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { OnTreeChange } from './remote-naming.ts';
@@ -39,12 +39,13 @@ export class NameOutcome {
     const { store, intents, clock } = this.#deps;
     return store.transact((tx) => {
       mustBeUnknown(tx, made.url);
-      const maker = intents.get(id)?.owner ?? ino;
+      const intent = intents.get(id);
+      const maker = intent?.owner ?? ino;
       intents.end(tx, id);
       const nowMs = clock.nowMs();
       const facet: RemoteFacet = {
         resource: made.url,
-        parent: made.parent,
+        parent: targetOf(tx, intent, made.parent),
         name: made.name,
         shownAs: made.fileName,
         sizeBytes: null,

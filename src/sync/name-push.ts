@@ -13,7 +13,7 @@ import type { DirtyIndex } from './dirty-index.ts';
 import { mediaTypeOf, SYMLINK_MEDIA_TYPE } from './media-type.ts';
 import { NameCollisions, type OnInTheWay, type RefusedName, type WayAround } from './name-collisions.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import { isTemporaryName, recordRelocated, temporaryName } from './outcome.ts';
+import { isTemporaryName, recordRelocated, targetOf, temporaryName } from './outcome.ts';
 import type { Action } from './plan.ts';
 import { hadNoEffect, ParkedError, PostponedError } from './push-failure.ts';
 import type { RemoteChanges } from './remote-changes.ts';
@@ -244,7 +244,8 @@ export class NamePush {
       try {
         const url = await this.#sent(id, () => changes.relocate(remote.resource, kind, target, asked, signal));
         store.transact((tx) => {
-          const there = { resource: url, parent: targetIno, name: asked, shownAs: fileName };
+          const folder = targetOf(tx, intents.get(id), targetIno);
+          const there = { resource: url, parent: folder, name: asked, shownAs: fileName };
           recordRelocated(tx, remote.resource, there, clock.nowMs());
           intents.end(tx, id);
           intents.readdress(tx, remote.resource, url);

@@ -3,7 +3,7 @@ import type { Inode, NodeKind, ResourceUrl } from '../base/vocabulary.ts';
 import { keepDeparted } from '../store/departed-attributes.ts';
 import { isTrashFolder } from '../store/local-trash.ts';
 import { isContentDirty, newInode, removeNode, writeNode } from '../store/node-table.ts';
-import type { NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store/tables.ts';
+import type { IntentRecord, NodeRecord, RemoteFacet, StoreReader, Transaction } from '../store/tables.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 
 /**
@@ -31,6 +31,20 @@ export function fileNameOf(
 export function folderOf(store: StoreReader, resource: ResourceUrl | null | undefined): Inode | undefined {
   const owner = resource == null ? undefined : ownerOf(store, resource);
   return owner?.kind === 'folder' ? owner.ino : undefined;
+}
+
+/**
+ * The folder into which the request of an intent puts its node. By its address: during the request, the folder may have become local-only, and its
+ * resource passed to a tombstone.
+ *
+ * @param asked the folder at the start of the request; if nothing has its address any more, the next listings correct the place
+ */
+export function targetOf(
+  reader: StoreReader,
+  intent: Pick<IntentRecord, 'parentResource'> | undefined,
+  asked: Inode,
+): Inode {
+  return folderOf(reader, intent?.parentResource) ?? asked;
 }
 
 /**

@@ -12,7 +12,7 @@ import { mayBeTimeOf, reportedTime } from '../store/service-time.ts';
 import type { NodeRecord, RemoteFacet, StoreReader, StoreWriter, Transaction } from '../store/tables.ts';
 import { isBackupName, type NamePlace, type VacatedName, type VacatedNames } from '../tree/vacated-names.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import { mustBeUnknown, ownerOf, recordSurplus, temporaryName } from './outcome.ts';
+import { mustBeUnknown, ownerOf, recordSurplus, targetOf, temporaryName } from './outcome.ts';
 import { hadNoEffect, PostponedError } from './push-failure.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
@@ -267,12 +267,12 @@ export class Takeover {
     const { store, intents, clock, vacated, onDirty } = this.#deps;
     return store.transact((tx) => {
       mustBeUnknown(tx, remote.resource);
-      const owner = intents.get(id)?.owner;
+      const intent = intents.get(id);
       intents.end(tx, id);
-      const to = owner === undefined ? undefined : tx.get('node', owner);
-      const place = { parent: remote.parent, name: remote.shownAs };
+      const to = intent === undefined ? undefined : tx.get('node', intent.owner);
+      const place = { parent: targetOf(tx, intent, remote.parent), name: remote.shownAs };
       // The bytes of the deleted file are not kept here.
-      const taken = { ...remote, content: null, createdHereMs: null };
+      const taken = { ...remote, parent: place.parent, content: null, createdHereMs: null };
       if (isReplacing(to, place)) {
         vacated.forget(place);
         this.#give(tx, to, taken);

@@ -5,7 +5,7 @@ import type { Inode, IntentId, ResourceUrl } from '../base/vocabulary.ts';
 import type { Intents } from '../store/intents.ts';
 import type { NodeRecord, RemoteFacet, StoreWriter } from '../store/tables.ts';
 import type { NameOutcome } from './name-outcome.ts';
-import { fileNameOf, folderOf, ownerOf, recordRelocated } from './outcome.ts';
+import { fileNameOf, folderOf, ownerOf, recordRelocated, targetOf } from './outcome.ts';
 import type { RemoteChanges } from './remote-changes.ts';
 import type { RemoteNaming } from './remote-naming.ts';
 
@@ -52,7 +52,8 @@ export class UrlChange {
     );
     if (found === undefined) return false;
     store.transact((tx) => {
-      const place = { resource: found.url, parent, name, shownAs: fileNameOf(naming, node, name) };
+      const there = targetOf(tx, intents.get(id), parent);
+      const place = { resource: found.url, parent: there, name, shownAs: fileNameOf(naming, node, name) };
       recordRelocated(tx, resource, place, clock.nowMs());
       intents.end(tx, id);
       intents.readdress(tx, resource, found.url);

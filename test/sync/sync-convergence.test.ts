@@ -128,6 +128,42 @@ const OTHERS_FAILED: readonly { readonly what: string; readonly kind: Kind; read
     what: 'some names stay local',
     kind: STAYING,
     histories: [
+      // A folder was moved unheard into a folder that became local-only: the answer put it there, and not into the remote folder that was deleted.
+      [
+        [
+          { isFolder: false, at: 0, name: 0 },
+          { isFolder: true, at: 0, name: 1 },
+          { isFolder: true, at: 0, name: 3 },
+          { isFolder: false, at: 17, name: 1 },
+          { isFolder: true, at: 10, name: 0 },
+          { isFolder: true, at: 3, name: 0 },
+          { isFolder: true, at: 0, name: 2 },
+        ],
+        [
+          { do: 'rename', at: 33, to: 22, name: 1 },
+          { do: 'mkdir', at: 11, name: 0 },
+          { do: 'mkdir', at: 23, name: 3 },
+          { do: 'wait', ms: 90000 },
+          { do: 'write', at: 0, name: 3 },
+          { do: 'remove-all', at: 4, name: 1 },
+          { do: 'rename', at: 39, to: 35, name: 0 },
+        ],
+      ],
+      // The same with a folder that was made there unheard, and removed.
+      [
+        [{ isFolder: true, at: 0, name: 1 }],
+        [
+          { do: 'mkdir', at: 0, name: 2 },
+          { do: 'mkdir', at: 2, name: 0 },
+          { do: 'wait', ms: 2500 },
+          { do: 'remove', at: 2, name: 0 },
+          { do: 'rename', at: 1, to: 1, name: 1 },
+          { do: 'answer', which: 0 },
+          { do: 'wait', ms: 2500 },
+          { do: 'answer', which: 1 },
+          { do: 'answer', which: 1 },
+        ],
+      ],
       // A second save was discarded whose fate a restart had hidden, and the first one, whose time was never listed, became a conflicted copy.
       [
         [],
@@ -315,7 +351,10 @@ describe('the service becomes what is here', () => {
         {
           numRuns: Math.ceil(RUNS / 2),
           verbose: 0,
-          examples: histories.map(([entries, steps]): ['trash', ...History] => ['trash', entries, steps]),
+          examples: histories.flatMap(([entries, steps]): ['trash' | 'forever', ...History][] => [
+            ['trash', entries, steps],
+            ['forever', entries, steps],
+          ]),
         },
       );
     },
