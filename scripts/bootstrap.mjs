@@ -202,7 +202,11 @@ for (const name of ['tsconfig.json', 'tsconfig.build.json', 'scripts/bundle.mjs'
 for (const name of sources) hash.update(`\0${name}\0`).update(readFileSync(join(root, 'src', name)));
 const built = hash.digest('hex');
 const buildStamp = join(dist, '.stamp');
-const bundles = ['mount/mounting-process.cjs', 'mount/mount-worker.cjs', 'cli/cfs.cjs', 'cli/cfs-mount.cjs'];
+const threads = ['mounting-process', 'mount-worker'].flatMap((name) => [
+  `mount/${name}.cjs`,
+  `mount/${name}.bundle.cjs`,
+]);
+const bundles = [...threads, 'cli/cfs.cjs', 'cli/cfs-mount.cjs'];
 const complete = [...outputs, ...bundles].every((name) => existsSync(join(dist, name)));
 if (!complete || !stampIs(buildStamp, built)) {
   say('compiling src/ to dist/');

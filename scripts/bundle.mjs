@@ -26,10 +26,8 @@ const written = {
 
 // Each of the two threads of the mounting process is one file.
 for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
-  const bundle = await rolldown({ ...shared, input: `${root}src/${name}.ts` });
-  const file = `${root}dist/${name}.cjs`;
-  await bundle.write({ ...written, file, codeSplitting: false });
-  writeInAscii(file);
+  await bundleInto(`${root}dist/${name}.bundle.cjs`, `${root}src/${name}.ts`);
+  await bundleInto(`${root}dist/${name}.cjs`, `${root}src/mount/compiled-program.ts`);
 }
 
 // A command loads its own part of `cfs`.
@@ -49,6 +47,13 @@ await bundle.write({
 });
 
 for (const name of readdirSync(programs)) if (name.endsWith('.cjs')) writeInAscii(programs + name);
+
+/** @param {string} file @param {string} input */
+async function bundleInto(file, input) {
+  const bundle = await rolldown({ ...shared, input });
+  await bundle.write({ ...written, file, codeSplitting: false });
+  writeInAscii(file);
+}
 
 /**
  * V8 keeps a source in two bytes for each character if one of them is not in Latin-1. They are all in strings and patterns.

@@ -107,7 +107,7 @@ export function thumbnailsDirectory(env: Readonly<Record<string, string | undefi
 }
 
 /**
- * Where Node keeps the code that it compiled at an earlier start.
+ * Where a mount keeps the code that V8 compiled at an earlier start.
  *
  * @param env `XDG_CACHE_HOME`, `HOME`
  * @throws UsageError as `homeDirectory`

@@ -7,7 +7,6 @@ import type { Readable } from 'node:stream';
 import { fileURLToPath } from 'node:url';
 import { UsageError } from '../base/errors.ts';
 import { openLog } from '../base/log-file.ts';
-import { compiledCodeDirectory } from '../config/paths.ts';
 import type { ConnectionStatus } from '../control/status-model.ts';
 import { keeperProgram } from '../kernel/keeper.ts';
 import { exitCode } from './exit-codes.ts';
@@ -92,7 +91,6 @@ export async function launchMount(
       ...env,
       // Only the process that the service manager started may notify it.
       ...Object.fromEntries([...MANAGER_VARIABLES, ...SECRET_VARIABLES].map((name) => [name, undefined])),
-      NODE_COMPILE_CACHE: env.NODE_COMPILE_CACHE ?? compiledCode(env),
       UV_THREADPOOL_SIZE: env.UV_THREADPOOL_SIZE ?? '16',
       ...mountEnvironment(request, READY_FD),
       ...(request.options.continuity && keeperEnvironment(request, env, stored)),
@@ -118,22 +116,6 @@ export async function launchMount(
     },
     release: () => child.unref(),
   };
-}
-
-/**
- * Node 22 and later read compiled code from there, and write it when the mount ends: a fifth of the processor time of a start (ADR 23).
- * Node 20 ignores the variable.
- *
- * @returns undefined where this user has no such directory
- */
-function compiledCode(env: Readonly<Record<string, string | undefined>>): string | undefined {
-  try {
-    const directory = compiledCodeDirectory(env);
-    mkdirSync(directory, { recursive: true, mode: 0o700 });
-    return directory;
-  } catch {
-    return undefined;
-  }
 }
 
 /** For the keeper alone (native-deps/keeper). It stores the connection with the service manager, and its successor gets it by `stored`. */

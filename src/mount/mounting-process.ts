@@ -52,7 +52,6 @@ import { WorkerWatch } from './worker-watch.ts';
  */
 
 export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
-  optimiseLate();
   const request = readMountRequest(env);
   // The reader of the events may end (EPIPE), and the disk of the output may be full. The mount continues.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
@@ -265,6 +264,7 @@ class MountingProcess {
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
     const { hasRoot } = await afterHandover(deps, () => this.#mount.open(keeper));
+    optimiseLate(); // both threads have loaded their modules
     this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
     const isContinued = keeper !== null && keeper.generation > 0;
     if (isContinued) await this.#serve(keeper); // programs wait for it

@@ -1,5 +1,4 @@
 import { fileURLToPath } from 'node:url';
-import { setFlagsFromString } from 'node:v8';
 import { Worker } from 'node:worker_threads';
 import type { WorkerStart } from './mount-seam.ts';
 
@@ -11,8 +10,6 @@ const WORKER_YOUNG_MIB = 12;
 
 /** Starts the thread that answers the kernel. */
 export function startWorker(start: WorkerStart): Worker {
-  // The flag of this process (`MOUNT_FLAGS`) would go before the Worker's own limit.
-  setFlagsFromString('--max-semi-space-size=0');
   return new Worker(fileURLToPath(new URL('./mount-worker.cjs', import.meta.url)), {
     workerData: start,
     resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },

@@ -71,20 +71,3 @@ test('an embedded server whose channel is closed', async () => {
   expect(failure).toMatchObject({ message: 'a request to the embedded server could not be sent: Channel closed' });
   expect(deadly).toEqual([]);
 });
-
-test.each([
-  ['in the cache of the user', {}, (cache: string) => join(cache, 'cfs', 'compiled')],
-  ['where the user wants it', { NODE_COMPILE_CACHE: '/elsewhere' }, () => '/elsewhere'],
-])('the mounting process keeps its compiled code %s', async (_where, env, wanted) => {
-  const cache = join(directory, 'cache');
-  const program = join(directory, 'mounting.cjs');
-  writeFileSync(
-    program,
-    `const answer = { ready: false, error: process.env.NODE_COMPILE_CACHE, exitCode: 1 };
-     require('node:fs').writeSync(3, JSON.stringify(answer) + '\\n');`,
-  );
-
-  const start = launchMount(UNUSED, { env: { ...process.env, XDG_CACHE_HOME: cache, ...env }, program });
-
-  expect(await failureOf(start)).toMatchObject({ message: wanted(cache) });
-});

@@ -20,7 +20,7 @@ const ALLOWED = [
   /^bin\/cfs(-mount)?$/,
   /^(package\.json|npm-shrinkwrap\.json|README\.md|LICENSE|CHANGELOG\.md|SECURITY\.md)$/,
   /^dist\/[a-z]+\/([a-z0-9-]+\/)?[a-z0-9-]+\.js(\.map)?$/,
-  /^dist\/mount\/(mounting-process|mount-worker)\.cjs(\.map)?$/,
+  /^dist\/mount\/(mounting-process|mount-worker)(\.bundle)?\.cjs(\.map)?$/,
   /^dist\/cli\/(cfs|cfs-mount|chunk-[a-z0-9-]+)\.cjs(\.map)?$/,
   /^dist\/web\/page\/(index\.html|page\.css|vendor\.css|icon\.svg|licences\.txt)$/,
   /^dist\/types\/[a-z]+\/[a-z-]+\.d\.ts$/,
@@ -71,6 +71,8 @@ test('the package holds what is needed, and nothing else', () => {
     'dist/cli/cfs.cjs',
     'dist/mount/mounting-process.cjs',
     'dist/mount/mount-worker.cjs',
+    'dist/mount/mounting-process.bundle.cjs',
+    'dist/mount/mount-worker.bundle.cjs',
     'dist/web/page/page.js',
     'dist/web/page/licences.txt',
   ])
@@ -107,8 +109,8 @@ test.each(['mounting-process', 'mount-worker'])(
   'the thread %s is one file, which finds the files that it names and has a map to src/',
   (name) => {
     const place = join(PROJECT, 'dist/mount');
-    const code = readFileSync(join(place, `${name}.cjs`), 'utf8');
-    const map = JSON.parse(readFileSync(join(place, `${name}.cjs.map`), 'utf8')) as { sources: string[] };
+    const code = readFileSync(join(place, `${name}.bundle.cjs`), 'utf8');
+    const map = JSON.parse(readFileSync(join(place, `${name}.bundle.cjs.map`), 'utf8')) as { sources: string[] };
 
     expect(code).not.toMatch(/\brequire\(["']\.{1,2}\//);
     expect(code).not.toMatch(/\bimport\(/);

@@ -114,7 +114,7 @@ describe.skipIf(missing !== null)(titled('upgrade of a running mount', missing),
   test.each([
     { what: 'ends immediately', file: 'mounting-process.cjs', from: '', to: 'process.exit(3);' },
     {
-      ...{ what: 'fails when its turn comes', file: 'mount-worker.cjs' },
+      ...{ what: 'fails when its turn comes', file: 'mount-worker.bundle.cjs' },
       ...{ from: 'async open(keeper) {', to: "async open(keeper) { throw new Error('broken');" },
     },
   ])('the former version continues if the new one $what', async ({ what, file, from, to }) => {

@@ -117,6 +117,8 @@ test('on macOS a clone is set up without Debian packages, a compiler and the add
   for (const name of [
     'mount/mounting-process.cjs',
     'mount/mount-worker.cjs',
+    'mount/mounting-process.bundle.cjs',
+    'mount/mount-worker.bundle.cjs',
     'cli/cfs.cjs',
     'cli/cfs-mount.cjs',
     'web/page/page.js',

@@ -91,7 +91,8 @@ test('programs, manuals, completions of three shells and unit templates lie wher
 
 test.each([
   ['dist/mount/mounting-process.cjs', true],
-  ['dist/mount/mounting-process.cjs.map', true], // leads from a stack trace to src/
+  ['dist/mount/mounting-process.bundle.cjs', true],
+  ['dist/mount/mounting-process.bundle.cjs.map', true], // leads from a stack trace to src/
   ['dist/mount/mounting-process.d.ts', false],
   ['bin/node', true],
   ['native-deps/fuse-kernel/prebuilds/linux-arm64/fuse-kernel.node', true],

@@ -47,7 +47,7 @@ export async function mountFuseNative(
     deps.log.info({ directory }, 'dead mount detached');
   }
   MountPoint.checkMountPoint(directory, options);
-  // The path is relative to dist/mount/mount-worker.cjs, the bundle that holds this file (ADR 23).
+  // The path is relative to dist/mount/mount-worker.bundle.cjs, the bundle that holds this file (ADR 23).
   const child = fork(fileURLToPath(new URL('../kernel/fuse-native/fuse-native.js', import.meta.url)), [], {
     execArgv: [],
     env: { ...process.env, CFS_FUSE_NATIVE_PROCESS: '1' },

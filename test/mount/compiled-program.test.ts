@@ -1,0 +1,114 @@
+import { spawnSync } from 'node:child_process';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { MOUNT_FLAGS } from '../../src/mount/launch.ts';
+
+const DIST = new URL('../../dist/mount/', import.meta.url).pathname;
+/** The program ends later than the code of a thread is stored. */
+const LONG_MS = 3_500;
+
+let directory: string;
+
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'cfs-compiled-'));
+  copyFileSync(join(DIST, 'mounting-process.cjs'), join(directory, 'program.cjs'));
+});
+
+afterEach(() => rmSync(directory, { recursive: true }));
+
+function write(source: string): void {
+  writeFileSync(join(directory, 'program.bundle.cjs'), source);
+}
+
+function run(env: NodeJS.ProcessEnv = {}): { readonly stdout: string; readonly status: number | null } {
+  const { stdout, stderr, status } = spawnSync(process.execPath, [...MOUNT_FLAGS, join(directory, 'program.cjs')], {
+    env: { ...process.env, NODE_OPTIONS: '', XDG_CACHE_HOME: join(directory, 'cache'), ...env },
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
+  expect(stderr).toBe('');
+  return { stdout, status };
+}
+
+/** The file of compiled code. */
+function stored(): string {
+  const place = join(directory, 'cache/cfs/compiled');
+  const [name, ...others] = readdirSync(place);
+  expect(others).toEqual([]);
+  return join(place, name as string);
+}
+
+const LASTING = `const said = () => __filename + ' ' + require('node:path').basename(process.argv[1]);
+console.log(said());
+setTimeout(() => {}, ${LONG_MS});`;
+
+test('a program is compiled once, and its code is stored for this user only', () => {
+  write(LASTING);
+
+  const first = run();
+  const { ino, mode } = statSync(stored());
+  const second = run();
+
+  expect(first.stdout).toBe(`${join(directory, 'program.bundle.cjs')} program.cjs\n`);
+  expect(second).toEqual(first);
+  expect(mode & 0o777).toBe(0o600);
+  // V8 accepted the code: otherwise the second run would have stored its own.
+  expect(statSync(stored()).ino).toBe(ino);
+});
+
+test('damaged code, and code of another program of the same length, is not used', () => {
+  write(LASTING);
+  run();
+  const whole = readFileSync(stored());
+  const at = whole.byteLength >> 1;
+  whole[at] = (whole[at] as number) ^ 1;
+  writeFileSync(stored(), whole);
+
+  expect(run().status).toBe(0);
+  expect(readFileSync(stored())[at]).not.toBe(whole[at]);
+
+  write(LASTING.replace("' '", "'-'"));
+  expect(run().stdout).toBe(`${join(directory, 'program.bundle.cjs')}-program.cjs\n`);
+});
+
+test.each([
+  ['whose directory cannot be made', () => writeFileSync(join(directory, 'cache'), '')],
+  ['whose directory has the name of the code', () => mkdirSync(join(directory, 'cache'), { mode: 0o500 })],
+])('a program %s runs all the same', (_what, prepare) => {
+  prepare();
+  write(LASTING);
+
+  expect(run().status).toBe(0);
+});
+
+test('the modules of Node that a mount loads are not compiled again', () => {
+  const hook = join(directory, 'hook.cjs');
+  // Node's own tests of its cache use this function, too.
+  writeFileSync(
+    hook,
+    `process.on('exit', () => {
+       const { internalBinding } = require('internal/test/binding');
+       const { compiledWithoutCache } = internalBinding('builtins').getCacheUsage();
+       console.log(JSON.stringify([...compiledWithoutCache]));
+     });`,
+  );
+  const { stdout } = spawnSync(
+    process.execPath,
+    [...MOUNT_FLAGS, '--expose-internals', '--no-warnings', '--require', hook, join(DIST, 'mounting-process.cjs')],
+    { env: { PATH: process.env.PATH, HOME: directory }, encoding: 'utf8', timeout: 60_000 },
+  );
+
+  const compiled = JSON.parse(stdout.trim().split('\n').at(-1) as string) as string[];
+  for (const module of ['tls', 'http', 'crypto', 'worker_threads']) expect(compiled).not.toContain(module);
+});
