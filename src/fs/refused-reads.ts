@@ -4,6 +4,7 @@ import type { ServiceHealth } from '../base/service-health.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { StoreReader } from '../store/tables.ts';
 import { pathOf } from '../sync/sync-event.ts';
+import type { NodeChanges } from '../tree/node-changes.ts';
 import type { ThumbnailCache } from './thumbnails-ahead.ts';
 
 const FILES_MAX = 1_000;
@@ -14,13 +15,15 @@ const LOOK_MS = 5_000;
 
 /**
  * Files whose bytes were refused to a program because the service did not answer. A desktop takes such a picture for a broken one, and never
- * tries again while its mtime stays. When the service is back, the notes about exactly these files are removed.
+ * tries again while its mtime stays. When the service is back, the notes about exactly these files are removed, and 'readable' is emitted for those
+ * that had one.
  */
 export class RefusedReads {
   readonly #store: StoreReader;
   readonly #cache: Pick<ThumbnailCache, 'retry'>;
   readonly #clock: Clock;
   readonly #health: Pick<ServiceHealth, 'answers'>;
+  readonly #changes: Pick<NodeChanges, 'emit'>;
   readonly #refused = new Set<Inode>();
   /** Answers of the service at the last refusal. */
   #answers = 0;
@@ -31,7 +34,9 @@ export class RefusedReads {
     cache: Pick<ThumbnailCache, 'retry'>;
     clock: Clock;
     health: Pick<ServiceHealth, 'answers'>;
+    changes: Pick<NodeChanges, 'emit'>;
   }) {
+    this.#changes = deps.changes;
     this.#health = deps.health;
     this.#store = deps.store;
     this.#cache = deps.cache;
@@ -52,10 +57,16 @@ export class RefusedReads {
   /** The service answers. */
   answered(): void {
     if (this.#refused.size === 0) return;
-    const paths = [...this.#refused].map((ino) => pathOf(this.#store, ino));
+    const files = new Map([...this.#refused].map((ino) => [pathOf(this.#store, ino), ino]));
     this.#refused.clear();
-    void this.#cache.retry(paths);
-    this.#clock.after(LATE_MS, () => void this.#cache.retry(paths));
+    void this.#retry(files);
+    this.#clock.after(LATE_MS, () => void this.#retry(files));
+  }
+
+  async #retry(files: ReadonlyMap<string, Inode>): Promise<void> {
+    const noted = await this.#cache.retry([...files.keys()]);
+    const inos = noted.flatMap((path) => files.get(path) ?? []);
+    if (inos.length > 0) this.#changes.emit('readable', inos);
   }
 
   #add(ino: Inode): void {

@@ -20,8 +20,11 @@ export interface ThumbnailCache {
   missing(pictures: readonly CachedPicture[]): Promise<readonly number[]>;
   /** Writes a thumbnail; `jpeg` is the small form that the service makes. Never fails. */
   keep(picture: CachedPicture, jpeg: Uint8Array): Promise<void>;
-  /** Removes what desktops noted about pictures that they could not read, so that they try again. Never fails. */
-  retry(paths: readonly string[]): Promise<void>;
+  /**
+   * Removes what desktops noted about pictures that they could not read, so that they try again. Never fails.
+   * @returns the paths of which something was noted
+   */
+  retry(paths: readonly string[]): Promise<readonly string[]>;
 }
 
 /** Where the small form of a picture comes from; null if it has none, or needs none. */

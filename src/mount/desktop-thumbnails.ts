@@ -79,13 +79,21 @@ export class DesktopThumbnails implements ThumbnailCache {
     }
   }
 
-  async retry(paths: readonly string[]): Promise<void> {
-    if (this.#cache === null) return;
+  async retry(paths: readonly string[]): Promise<readonly string[]> {
+    if (this.#cache === null) return [];
     const failed = join(this.#cache, 'fail');
+    const noted = new Set<string>();
     for (const program of await readdir(failed).catch(() => [])) {
-      for (const path of paths)
-        await rm(join(failed, program, nameOf(this.#uri(path))), { force: true }).catch(() => {});
+      for (const path of paths) {
+        const mark = join(failed, program, nameOf(this.#uri(path)));
+        const isRemoved = await rm(mark).then(
+          () => true,
+          () => false,
+        );
+        if (isRemoved) noted.add(path);
+      }
     }
+    return [...noted];
   }
 
   /** Our entry, as `cfs desktop install` wrote it; null without one. */

@@ -15,6 +15,8 @@ export interface NodeEvents {
   ownershipTransferred: [from: Inode, to: Inode];
   /** Nodes came back that were pinned before they were gone; the store has their pins. */
   pinned: [inos: readonly Inode[]];
+  /** Files that a program took for broken, because their bytes were refused, can be read: it may try again. */
+  readable: [inos: readonly Inode[]];
 }
 
 /**
@@ -28,6 +30,7 @@ export class NodeChanges {
     remote: [],
     ownershipTransferred: [],
     pinned: [],
+    readable: [],
   };
 
   on<Event extends keyof NodeEvents>(event: Event, listener: (...args: NodeEvents[Event]) => void): void {

@@ -5,6 +5,7 @@ import { type Inode, type ResourceUrl, ROOT_INODE, type VersionUrl } from '../..
 import { RefusedReads } from '../../src/fs/refused-reads.ts';
 import { type CachedPicture, type ThumbnailCache, ThumbnailsAhead } from '../../src/fs/thumbnails-ahead.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
+import { NodeChanges } from '../../src/tree/node-changes.ts';
 import { type Fixture, file, makeTree, merge } from '../tree/tree-fixture.ts';
 
 const QUIET_MS = 5_000;
@@ -40,6 +41,7 @@ beforeEach(() => {
     },
     async retry(paths) {
       this.retried.push(...paths);
+      return paths;
     },
   };
   const { tree, store, clock } = fixture;
@@ -195,10 +197,14 @@ test('a failure ahead ends the fetching, and a read of that picture asks itself'
 test('the failure marks of exactly the files that were refused bytes are removed when the service answers', async () => {
   fill(3);
   const { store, clock } = fixture;
-  const refused = new RefusedReads({ store, clock, cache, health: { answers: 0 } });
+  const changes = new NodeChanges();
+  const refused = new RefusedReads({ store, clock, cache, health: { answers: 0 }, changes });
   const inoOf = (name: string): Inode => fixture.tree.child(ROOT_INODE, name)?.ino ?? ROOT_INODE;
   const failed = (name: string, errno: 'ETIMEDOUT' | 'ENODATA'): Promise<unknown> =>
     refused.watched(inoOf(name), Promise.reject(new FsError(errno))).catch(() => {});
+
+  const readable: Inode[] = [];
+  changes.on('readable', (inos) => readable.push(...inos));
 
   await failed('p000', 'ETIMEDOUT');
   await failed('p001', 'ENODATA');
@@ -209,6 +215,8 @@ test('the failure marks of exactly the files that were refused bytes are removed
   // A thumbnailer notes its failure a moment later.
   clock.advance(QUIET_MS);
   expect(cache.retried).toEqual(['p000', 'p000']);
+  // The cache here has a mark each time.
+  await expect.poll(() => readable).toEqual([inoOf('p000'), inoOf('p000')]);
 });
 
 /** [S-desktop-5] */
@@ -216,7 +224,7 @@ test('failure marks are removed after any answer of a service that never counted
   fill(1);
   const { store, clock } = fixture;
   const health = { answers: 7 };
-  const refused = new RefusedReads({ store, clock, cache, health });
+  const refused = new RefusedReads({ store, clock, cache, health, changes: new NodeChanges() });
   const ino = fixture.tree.child(ROOT_INODE, 'p000')?.ino ?? ROOT_INODE;
   await refused.watched(ino, Promise.reject(new FsError('ETIMEDOUT'))).catch(() => {});
 

@@ -119,7 +119,7 @@ test('the failure marks of every program for a picture are removed, and no other
     for (const name of [NAME, '0.png']) writeFileSync(place('fail', program, name), PNG);
   }
 
-  await thumbnails().retry([PICTURE.path, 'another.jpg']);
+  expect(await thumbnails().retry([PICTURE.path, 'another.jpg'])).toEqual([PICTURE.path]);
 
   for (const program of ['gnome-thumbnail-factory', 'other'])
     expect(readdirSync(place('fail', program))).toEqual(['0.png']);

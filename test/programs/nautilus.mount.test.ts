@@ -94,11 +94,12 @@ describe.skipIf(missing !== null)(titled('Nautilus', missing), () => {
 
       afterAll(() => pictures?.dispose());
 
-      async function folderOf(name: string, count: number): Promise<void> {
+      async function folderOf(name: string, count: number): Promise<string> {
         const folder = await other.client.createFolder(other.systemFolder('2'), name);
         for (let at = 0; at < count; at++)
           await other.client.createFilled(folder, `IMG_${String(at).padStart(4, '0')}.jpg`, picture, 'image/jpeg');
         await pictures.cfs(['refresh']);
+        return folder;
       }
 
       /** Requests for bytes since request `from`: of the small forms and of whole files, each with its address. */
@@ -129,6 +130,23 @@ describe.skipIf(missing !== null)(titled('Nautilus', missing), () => {
         expect(new Set(small).size).toBe(30);
       });
 
+      /** [S-notify-1] */
+      test('a window that is not touched shows what another program adds and deletes', async () => {
+        onTestFailed(pictures.printLogs);
+        const folder = await folderOf('live', 2);
+        await screen.open(`${pictures.directory}/live`, 'live');
+        await expect.poll(shown, POLL).toBe(2);
+        const learns = () => pictures.cfs(['refresh', `${pictures.directory}/live`]);
+
+        const added = await other.client.createFilled(folder, 'IMG_0002.jpg', picture, 'image/jpeg');
+        await other.client.createFilled(folder, 'IMG_0003.jpg', picture, 'image/jpeg');
+        await learns();
+        await expect.poll(shown, POLL).toBe(4);
+        await other.client.send('DELETE', added);
+        await learns();
+        await expect.poll(shown, POLL).toBe(3);
+      });
+
       /** [S-desktop-3] */
       test('a folder of which the service makes no small forms shows its pictures, with one request of a form for each', async () => {
         onTestFailed(pictures.printLogs);
@@ -146,7 +164,7 @@ describe.skipIf(missing !== null)(titled('Nautilus', missing), () => {
       });
 
       /** [S-desktop-5] */
-      test('pictures that a desktop took for broken while the service hung are shown when the folder is read again', async () => {
+      test('pictures that a desktop took for broken while the service hung are shown when it answers, without a key', async () => {
         onTestFailed(pictures.printLogs);
         await folderOf('outage', 2);
         await pictures.run('ls -l outage');
@@ -158,7 +176,6 @@ describe.skipIf(missing !== null)(titled('Nautilus', missing), () => {
 
         pictures.server.resume();
         await expect.poll(failed, POLL).toBe(0);
-        await screen.press('outage', 'F5');
         await expect.poll(shown, POLL).toBe(2);
       });
     },

@@ -99,8 +99,22 @@ export class Announcements {
 
   /** Announces changes of the tree that are already applied. Returns immediately. */
   changed(changes: readonly TreeInvalidation[]): void {
+    this.#announce(announcementsOf(changes, this.#deps));
+  }
+
+  /** Announces files as changed, so that a program that gave them up looks at them again. Returns immediately. */
+  readable(inos: readonly Inode[]): void {
+    const { tree, isInUse } = this.#deps;
+    const isWatched = (ino: Inode): boolean => {
+      const parent = tree.node(ino)?.local?.parent;
+      return parent !== undefined && isInUse(parent);
+    };
+    this.#announce(inos.filter(isWatched).map((ino) => ({ what: 'changed', ino })));
+  }
+
+  #announce(announcements: readonly Announcement[]): void {
     if (this.#isOver || this.#place === null) return;
-    for (const announcement of announcementsOf(changes, this.#deps)) {
+    for (const announcement of announcements) {
       if (this.#waiting.length >= WAITING_MAX) {
         this.#deps.log.debug({ waiting: WAITING_MAX }, 'too many changes at once: not all are announced');
         break;

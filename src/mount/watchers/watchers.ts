@@ -29,6 +29,7 @@ export function watchersOf(
     ...{ calls, store, tree, clock: systemClock, log: log.child({ part: 'announcer' }) },
   });
   changes.on('remote', (changed) => announcements.changed(changed));
+  changes.on('readable', (inos) => announcements.readable(inos));
   return announcements;
 }
 

@@ -80,9 +80,15 @@ const PID = 100;
 function announcing(known: number) {
   const clock = new ManualClock();
   const nodeOf = (name: string) =>
-    ({ ino: FILE, kind: 'file', local: { parent: FOLDER, name } }) as unknown as NodeRecord;
+    ({ ino: FILE, kind: 'file', local: { parent: FOLDER, name, mtime: WAS.mtime } }) as unknown as NodeRecord;
+  const inUnused = {
+    ino: UNUSED,
+    kind: 'file',
+    local: { parent: UNUSED, name: 'y', mtime: WAS.mtime },
+  } as unknown as NodeRecord;
   const tree = {
-    node: (ino: Inode) => (ino === FOLDER ? nodeOf('folder') : undefined),
+    node: (ino: Inode) =>
+      ino === FOLDER ? nodeOf('folder') : ino === FILE ? nodeOf('x') : ino === UNUSED ? inUnused : undefined,
     child: (parent: Inode, name: string) => (parent === FOLDER ? nodeOf(name) : undefined),
     isComplete: () => true,
   };
@@ -160,4 +166,13 @@ test('no announcer starts before the first change', async () => {
   appeared(1);
   await settled();
   expect(starts()).toBe(1);
+});
+
+test('files in folders in use that became readable are announced as changed, and no others', async () => {
+  const { announcements, made, settled } = announcing(PID);
+
+  announcements.readable([FILE, UNUSED]);
+  await settled();
+
+  expect(made).toEqual(['x']);
 });

@@ -1,3 +1,5 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
@@ -78,6 +80,46 @@ describe.skipIf(missing !== null)(`watchers of a mount${missing === null ? '' : 
     await listen('inotify', 'watched');
 
     expect(await inotifyWatches(device)).toContain(Number(ino));
+  });
+
+  /** [S-fresh-5] */
+  test('a folder that a program watches, one that it has open, and that of a watched file are followed after a walk through others', async () => {
+    onTestFailed(mount.printLogs);
+    await other.run('mkdir follow; cd follow; mkdir watched opened file left $(seq 20); printf 1 > file/f');
+    await other.sync();
+    const entries = await mount.server.reader.entries();
+    const listings = async (name: string): Promise<number> => {
+      const { pathname } = new URL(entries.get(`follow/${name}`)?.url ?? '');
+      return (await mount.server.requestsSoFar()).filter((request) => request.includes(`${pathname}/contents`)).length;
+    };
+    const window = await mount.freshStore(['--dir-ttl', '1s', '--settle', '0s']);
+    await window.run('cd follow; ls watched opened file left');
+    const [watched, file] = ['watched', 'file/f'].map((name) => join(window.directory, 'follow', name)) as [
+      string,
+      string,
+    ];
+    const listener = await EventListener.start('inotify', watched, file);
+    listeners.push(listener);
+    const holder = spawn('sh', ['-c', 'exec 3< "$0"; echo opened; exec cat', join(window.directory, 'follow/opened')]);
+    await once(holder.stdout, 'data');
+
+    await window.run('cd follow; for n in $(seq 20); do ls $n; done');
+
+    const before = await listings('left');
+    for (const name of ['watched', 'opened', 'file']) {
+      const from = await listings(name);
+      await expect.poll(() => listings(name), { timeout: 30_000 }).toBeGreaterThan(from + 1);
+    }
+    expect(await listings('left')).toBeLessThanOrEqual(before + 1);
+    await other.run('printf 1 > follow/watched/new; printf 22 > follow/file/f');
+    await other.sync();
+    await expect
+      .poll(() => listener.events, { timeout: 60_000 })
+      .toEqual(expect.arrayContaining(['0 CREATE new', '1 MODIFY .']));
+    // Nothing of it runs during the tests that count requests.
+    holder.stdin.end();
+    await listener.dispose();
+    await window.unmount();
   });
 
   /** [S-notify-1] */
