@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFailed } from 'vitest';
+import { processLife } from '../../src/base/process-life.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { testUnless, titled } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
@@ -53,10 +54,12 @@ describe.skipIf(MISSING !== null)(titled('the extension of Nautilus', MISSING), 
       driver = new NautilusDriver(built, { ...mount.env(), ...programs() });
     });
 
-    /** `cfs` on the path, and a browser that keeps what it is to show. */
+    /** `cfs` on the path, and a browser that keeps what it is to show, and the process id of the `cfs web` that started it. */
     function programs(): Readonly<Record<string, string>> {
       const browser = join(mount.env().HOME as string, 'a-browser');
-      writeFileSync(browser, `#!/bin/sh\ncat "$1" > '${browser}.saw'\n`, { mode: 0o755 });
+      writeFileSync(browser, `#!/bin/sh\necho $PPID > '${browser}.server'\ncat "$1" > '${browser}.saw'\n`, {
+        mode: 0o755,
+      });
       return { PATH: `${join(PROJECT, 'bin')}:${process.env.PATH}`, BROWSER: browser };
     }
 
@@ -66,6 +69,9 @@ describe.skipIf(MISSING !== null)(titled('the extension of Nautilus', MISSING), 
       await expect.poll(address, { timeout: 30_000 }).toContain('</title>');
       const [, route = ''] = /url=http:[^#]*#[\w-]{32}([^"]*)"/.exec(address()) ?? [];
       rmSync(saw);
+      const server = Number(readFileSync(join(mount.env().HOME as string, 'a-browser.server'), 'utf8'));
+      process.kill(server, 'SIGTERM');
+      await expect.poll(() => processLife(server), { timeout: 30_000 }).toBe('ended');
       return decodeURIComponent(route);
     }
 
