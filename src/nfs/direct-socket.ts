@@ -1,6 +1,6 @@
 import { readSync, writeSync, writevSync } from 'node:fs';
 import type { Socket } from 'node:net';
-import { loadReceiveAwake } from '../base/native.ts';
+import { loadReceiveAwake, type ReceiveAwake } from '../base/native.ts';
 
 /**
  * Sends and receives on a connection by one system call each, past the streams of Node: they cost more than the smaller half of a call, and copy
@@ -8,10 +8,11 @@ import { loadReceiveAwake } from '../base/native.ts';
  */
 export class DirectSocket {
   readonly #socket: Socket;
-  readonly #receiveAwake = loadReceiveAwake();
+  readonly #receiveAwake: ReceiveAwake | null;
 
-  constructor(socket: Socket) {
+  constructor(socket: Socket, receiveAwake: ReceiveAwake | null = loadReceiveAwake()) {
     this.#socket = socket;
+    this.#receiveAwake = receiveAwake;
   }
 
   /** Sends the pieces. Their memory may be reused afterwards: bytes that the connection does not take yet are copied. */

@@ -1,6 +1,7 @@
 import { createServer, type Server, type Socket } from 'node:net';
 import type { Clock } from '../base/clock.ts';
 import type { Logger } from '../base/log.ts';
+import type { ReceiveAwake } from '../base/native.ts';
 import type { Answer } from '../kernel/binding.ts';
 import { BusyWait } from './busy-wait.ts';
 import { DirectSocket } from './direct-socket.ts';
@@ -41,6 +42,8 @@ export interface RpcServerDeps {
   /** A listening socket that this process inherited. */
   readonly descriptor?: number | undefined;
   readonly onConnected?: (() => void) | undefined;
+  /** That of the addon by default. */
+  readonly receiveAwake?: ReceiveAwake;
 }
 
 /** Serves RPC programs over TCP on loopback. Connections, requests in flight and record lengths are bounded. */
@@ -49,12 +52,14 @@ export class RpcServer {
   readonly #log: Logger;
   readonly #clock: Clock;
   readonly #server: Server;
+  readonly #receiveAwake: ReceiveAwake | undefined;
   readonly #sockets = new Set<Socket>();
 
-  private constructor(deps: Pick<RpcServerDeps, 'programs' | 'log' | 'clock' | 'onConnected'>) {
+  private constructor(deps: Omit<RpcServerDeps, 'descriptor'>) {
     this.#programs = deps.programs;
     this.#log = deps.log;
     this.#clock = deps.clock;
+    this.#receiveAwake = deps.receiveAwake;
     this.#server = createServer({ noDelay: true }, (socket) => {
       this.#connected(socket);
       deps.onConnected?.();
@@ -91,7 +96,7 @@ export class RpcServer {
 
   #connected(socket: Socket): void {
     this.#sockets.add(socket);
-    const direct = new DirectSocket(socket);
+    const direct = new DirectSocket(socket, this.#receiveAwake);
     const replies = new Replies(direct);
     let inFlight = 0;
     const regulate = (): void => {

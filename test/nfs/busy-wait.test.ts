@@ -1,5 +1,12 @@
-import { describe, expect, test } from 'vitest';
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { afterEach, describe, expect, test } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
 import { BusyWait } from '../../src/nfs/busy-wait.ts';
+import { DirectSocket } from '../../src/nfs/direct-socket.ts';
+import { type RpcBody, type RpcProgram, RpcServer } from '../../src/nfs/rpc-server.ts';
+import { XdrWriter } from '../../src/nfs/xdr.ts';
 
 /** A client that sends each call so many microseconds after a reply; `null`: it sends none while the server waits. */
 class Client {
@@ -67,6 +74,15 @@ describe('waiting awake for calls', () => {
     expect(client.waits).toBe(9);
   });
 
+  test('a long row of calls earns no more than four waits in vain', () => {
+    const pauses = Array.from({ length: 60 }, () => 1);
+    const client = new Client(pauses);
+    client.arrive(0);
+    client.arrive(10);
+    for (let call = 0; call < 10; call++) client.arrive(10_000);
+    expect(client.waits).toBe(pauses.length + 4);
+  });
+
   test('no call is received while a reply is pending', () => {
     const client = new Client([10]);
     client.arrive(0);
@@ -101,5 +117,74 @@ describe('waiting awake for calls', () => {
     turn();
     expect(chunks.slice(2).map((chunk) => new Set(chunk).size)).toEqual(Array.from({ length: 40 }, () => 1));
     expect(chunks.slice(2).map(([first]) => first)).toEqual(Array.from({ length: 40 }, (_, call) => call + 1));
+  });
+});
+
+describe('the server', () => {
+  const FAST = 0;
+  const SLOW = 1;
+  const LONG = 2;
+  const program: RpcProgram = {
+    number: 100_003,
+    version: 3,
+    call: ({ procedure }) => {
+      if (procedure === SLOW) return new Promise<RpcBody>(() => {});
+      return procedure === LONG ? [Buffer.alloc(32 * 1024 * 1024)] : [];
+    },
+  };
+  let end = async (): Promise<void> => {};
+  afterEach(() => end());
+
+  function recordOf(procedure: number): Buffer {
+    const call = new XdrWriter().u32(1).u32(0).u32(2).u32(program.number).u32(program.version).u32(procedure);
+    const record = call.u32(0).u32(0).u32(0).u32(0).done();
+    return Buffer.concat([new XdrWriter().u32(0x8000_0000 + record.byteLength).done(), record]);
+  }
+
+  /** The calls after the second one come by waiting awake. @returns the number of waits when the second one is over */
+  async function waitsFor(procedures: readonly number[]): Promise<number> {
+    const records = procedures.map(recordOf);
+    let waits = 0;
+    const server = await RpcServer.listen({
+      programs: [program],
+      log: silentLogger,
+      clock: { ...systemClock, elapsedMs: () => 0 }, // all calls come in time, and no turn ends
+      receiveAwake: (_descriptor, target) => {
+        waits++;
+        const record = records.shift();
+        target.set(record ?? []);
+        return record?.byteLength ?? 0;
+      },
+    });
+    const client = connect(server.port, '127.0.0.1');
+    end = async () => {
+      client.destroy();
+      await server.close();
+    };
+    for (let call = 0; call < 2; call++) {
+      client.write(recordOf(FAST));
+      await once(client, 'data');
+    }
+    return waits;
+  }
+
+  test('waits awake for the next call', async () => {
+    expect(await waitsFor([FAST, FAST])).toBe(3);
+  });
+
+  test.each([
+    ['pending', SLOW],
+    ['not sent yet', LONG],
+  ])('does not wait awake while a reply is %s', async (_state, procedure) => {
+    expect(await waitsFor([procedure, FAST])).toBe(1);
+  });
+
+  test.each([
+    ['is paused', { isPaused: () => true, readableLength: 0 }],
+    ['has received bytes before', { isPaused: () => false, readableLength: 1 }],
+  ])('receives nothing past a stream that %s', (_state, stream) => {
+    const socket = { ...stream, _handle: { fd: 0 } } as unknown as Socket;
+    const direct = new DirectSocket(socket, () => expect.fail('received'));
+    expect(direct.receive(Buffer.alloc(1), 50_000)).toBe(0);
   });
 });
