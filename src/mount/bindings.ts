@@ -4,9 +4,10 @@ import type { FileSystemOps, MountedFileSystem, MountOptions } from '../kernel/b
 import type { LinuxMount, LinuxMountDeps } from '../kernel/linux.ts';
 import { MOUNTING_PROCESS } from './launch.ts';
 import { successorEnvironment } from './mount-request.ts';
+import { type SystemBinding, systemBindingOf } from './system-binding.ts';
 
 /** A way to mount: one for each value of `--binding`. A mount uses exactly one. */
-export interface Binding {
+export interface Binding extends SystemBinding {
   /** @throws UsageError with a message */
   mount(options: MountOptions, ops: FileSystemOps, deps: BindingDeps): Promise<BoundMount>;
 }
@@ -28,7 +29,7 @@ export interface BoundMount {
 }
 
 /** Each binding is loaded when it mounts, so that the others cost nothing. */
-const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
+const MOUNTS: Readonly<Record<Options['binding'], Pick<Binding, 'mount'>>> = {
   linux: {
     async mount(options, ops, deps) {
       const { mountLinux } = await import('../kernel/linux.ts');
@@ -60,6 +61,6 @@ const BINDINGS: Readonly<Record<Options['binding'], Binding>> = {
 };
 
 /** The binding of the option `--binding`. */
-export function bindingOf({ binding }: Pick<Options, 'binding'>): Binding {
-  return BINDINGS[binding];
+export function bindingOf(options: Pick<Options, 'binding'>): Binding {
+  return { ...systemBindingOf(options), ...MOUNTS[options.binding] };
 }

@@ -1,68 +1,27 @@
-import { execFile, spawnSync } from 'node:child_process';
-import { accessSync, constants, lstatSync, readdirSync, readlinkSync, realpathSync } from 'node:fs';
+import { lstatSync, readdirSync, readlinkSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { UsageError } from '../base/errors.ts';
-import type { Options } from '../config/options.ts';
-import { type Fusermount, findFusermount, whyNoFusermount } from '../kernel/fusermount.ts';
-import { loadKernelAddon } from '../kernel/kernel-addon.ts';
-import { type MountEntry, mountOn, readMountTable } from '../kernel/mount-table.ts';
-import { unmountDirectory } from '../kernel/mounting.ts';
-import { checkNfs } from '../nfs/system-mount.ts';
-import { MOUNT_SUBTYPE } from './dash-o-options.ts';
+import { mountOn, readMountTable } from '../kernel/mount-table.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
+import { isOurs, stateOf } from './mount-state.ts';
+import { systemBindingOfMount } from './system-binding.ts';
 
-/** How long a mount may take to answer before it counts as hanging. */
-const PROBE_MS_MAX = 3000;
 /** path_resolution(7): more links count as a loop. */
 const LINKS_MAX = 40;
-
-/** @throws UsageError (noFuse) when no mount with this binding is possible on this system, saying what to do */
-export function checkBinding({ binding }: Pick<Options, 'binding'>): void {
-  if (binding === 'nfs') checkNfs();
-  else checkFuse();
-}
-
-/**
- * @param whoMounts uid of this process, and the fusermount3 that it would run
- * @throws UsageError (noFuse) when no mount is possible on this system, saying what to install or load.
- */
-export function checkFuse(
-  whoMounts: { readonly uid: number; readonly fusermount: Fusermount | null } = {
-    uid: process.geteuid?.() ?? 0,
-    fusermount: findFusermount(),
-  },
-  platform: NodeJS.Platform = process.platform,
-): void {
-  const refuse = (sentence: string): never => {
-    throw new UsageError(sentence, exitCode('noFuse'));
-  };
-  if (platform === 'darwin')
-    refuse('this program has no FUSE on macOS: leave --binding out, and the mount uses NFS (experimental)');
-  try {
-    accessSync('/dev/fuse', constants.R_OK | constants.W_OK);
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'ENOENT')
-      refuse('there is no /dev/fuse here: load the module (modprobe fuse), or give the container the device');
-    refuse(`/dev/fuse cannot be opened (${code})`);
-  }
-  const why = whoMounts.uid === 0 ? null : whyNoFusermount(whoMounts.fusermount);
-  if (why !== null) refuse(why);
-}
 
 /**
  * Checks that a directory can be mounted on and returns its real path. A dead mount of ours on it is detached first.
  *
  * @throws UsageError (mountPoint, alreadyMounted) with what is wrong with it
  */
-export function checkMountPoint(directory: string, options: { allowNonEmpty: boolean }): string {
+export async function checkMountPoint(directory: string, options: { allowNonEmpty: boolean }): Promise<string> {
   const shown = visible(directory);
   const refuse = (reason: string): never => {
     throw new UsageError(`${shown} ${reason}`, exitCode('mountPoint'));
   };
   // The mount table comes first: accessing a hanging mount would block this process too.
-  detachDeadMount(mountPathOf(directory));
+  await detachDeadMount(mountPathOf(directory));
 
   let path = '';
   try {
@@ -75,7 +34,7 @@ export function checkMountPoint(directory: string, options: { allowNonEmpty: boo
     if (code === 'ENOTDIR') refuse('is not a directory');
     refuse(`cannot be used (${code})`);
   }
-  detachDeadMount(path); // through a symbolic link
+  await detachDeadMount(path); // through a symbolic link
   let entries: readonly string[] = [];
   try {
     entries = readdirSync(path);
@@ -112,11 +71,6 @@ function realPathOf(path: string): string {
     const above = dirname(path);
     return above === path ? path : join(realPathOf(above), basename(path));
   }
-}
-
-/** Whether the mount is one of ours, alive or dead. */
-export function isOurs(mount: MountEntry): boolean {
-  return mount.type === `fuse.${MOUNT_SUBTYPE}`;
 }
 
 /**
@@ -157,62 +111,28 @@ function linkTarget(path: string): string | null {
 }
 
 /**
- * Whether a mount answers. Another process asks, so that ours cannot hang. It uses statfs(2), because the kernel answers
- * stat(2) from its cache even after the mounting process was killed.
- */
-export function probeMount(path: string): MountState {
-  const probe = spawnSync('stat', ['--file-system', '--', path], probeOptions());
-  if (probe.status === 0) return 'alive';
-  if (probe.signal !== null || probe.error !== undefined) return 'hangs';
-  return stateOf(probe.stderr);
-}
-
-/** As `probeMount`, without blocking this thread. */
-export function probeMountLater(path: string): Promise<MountState> {
-  return new Promise((resolve) => {
-    execFile('stat', ['--file-system', '--', path], probeOptions(), (error, _stdout, stderr) => {
-      if (error === null) resolve('alive');
-      else resolve(error.killed || typeof error.code !== 'number' ? 'hangs' : stateOf(stderr));
-    });
-  });
-}
-
-export type MountState = 'alive' | 'dead' | 'hangs';
-
-function probeOptions() {
-  return { encoding: 'utf8', timeout: PROBE_MS_MAX, env: { ...process.env, LC_ALL: 'C' } } as const;
-}
-
-function stateOf(stderr: string): MountState {
-  return /not connected|connection abort/i.test(stderr) ? 'dead' : 'alive';
-}
-
-/**
- * Detaches a dead mount lazily.
+ * Detaches dead mounts of ours. The directory is not accessed.
  *
- * @returns null if the mount is gone, otherwise the reason why it is still there
+ * @throws UsageError (alreadyMounted) for another mount that answers or hangs, or that cannot be detached
  */
-export function detachMount(path: string): string | null {
-  try {
-    unmountDirectory(path, 'lazily', loadKernelAddon());
-    return null;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
-}
-
-function detachDeadMount(path: string): void {
-  for (let mount = mountOn(path); mount?.type.startsWith('fuse'); mount = mountOn(path)) {
+async function detachDeadMount(path: string): Promise<void> {
+  for (let mount = mountOn(path); mount !== null; mount = mountOn(path)) {
+    const binding = systemBindingOfMount(mount);
+    if (binding === null) return;
     const shown = visible(path);
-    const state = probeMount(path);
     const refuse = (sentence: string): never => {
       throw new UsageError(sentence, exitCode('alreadyMounted'));
     };
-    if (state === 'hangs') refuse(`${shown} has a mount that does not answer: fusermount3 -uz ${shown} removes it`);
-    if (state === 'alive') refuse(`${shown} is mounted already (${mount.source})`);
+    const state = await stateOf(mount);
+    if (state === 'hangs') refuse(`${shown} has a mount that does not answer: ${binding.removal(shown)} removes it`);
+    if (state === 'alive') {
+      // Another program's NFS mount can be mounted on, as any directory.
+      if (!mount.type.startsWith('fuse') && !isOurs(mount)) return;
+      refuse(`${shown} is mounted already (${mount.source})`);
+    }
     if (!isOurs(mount))
       refuse(`a dead mount of another program (${mount.type}) is on ${shown}: fusermount3 -u ${shown} removes it`);
-    const why = detachMount(path);
+    const why = await binding.detachDead(path);
     if (why !== null) refuse(`a dead mount is on ${shown} and cannot be removed: ${visible(why)}`);
   }
 }

@@ -8,9 +8,10 @@ import { type Account, chooseAccount } from './account-file.ts';
 import { type DashOOptions, NO_DASH_O_OPTIONS } from './dash-o-options.ts';
 import { exitCode } from './exit-codes.ts';
 import { visible } from './mount-event.ts';
-import { checkBinding, checkMountPoint, checkNothingNeededBelow, mountPathOf } from './mount-point.ts';
+import { checkMountPoint, checkNothingNeededBelow, mountPathOf } from './mount-point.ts';
 import { LAYOUTS, type MountRequest } from './mount-request.ts';
 import { statusOf } from './running-mounts.ts';
+import { systemBindingOf } from './system-binding.ts';
 
 /** A mount that can be launched. */
 export interface PreparedMount {
@@ -37,9 +38,9 @@ export async function prepareMount(
     readonly flags?: readonly string[];
   },
 ): Promise<PreparedMount> {
-  checkBinding(deps.options);
+  systemBindingOf(deps.options).check();
   const { name, account } = chooseAccount(deps.paths, wanted);
-  const directory = checkMountPoint(place.directory, { allowNonEmpty: deps.options.nonempty });
+  const directory = await checkMountPoint(place.directory, { allowNonEmpty: deps.options.nonempty });
   await checkNotMounted(deps.paths, name);
   return { account, request: mountRequest(deps, { ...place, directory, account: name }) };
 }

@@ -7,6 +7,7 @@ import {
   type Successor,
   writeContinuedMount,
 } from './continued-mount.ts';
+import { forcedUmount } from './system-mount.ts';
 
 /** A line on the standard input of the guard: the mount ended in order. */
 const ENDED = 'ended\n';
@@ -14,15 +15,14 @@ const ENDED = 'ended\n';
 const FAILED_MAX = 5;
 
 /**
- * $1: the directory, $2: the source, $3: 1 on macOS; then the program that continues the mount, if any. The first line of standard input is
- * the state for it.
+ * $1: the directory, $2: the source, $3: the options of umount(8); then the program that continues the mount, if any. The first line of standard
+ * input is the state for it.
  *
  * Each successor inherits the listening socket as descriptor 3, and a pipe as descriptor 4. Without a successor, and after too many failed ones,
- * the mount is taken away by force: `umount` on Linux detaches a mount in use with `-l`, on macOS with `-f`. Only the mount with our own source
- * is removed: by then, another may be on the directory.
+ * the mount is taken away by force. Only the mount with our own source is removed: by then, another may be on the directory.
  */
 const GUARD = `
-directory=$1 source=$2 isDarwin=$3
+directory=$1 source=$2 options=$3
 shift 3
 IFS= read -r state || exit 0
 if read -r _; then exit 0; fi
@@ -32,9 +32,7 @@ while [ $# -gt 0 ] && isMounted && [ $failed -lt ${FAILED_MAX} ]; do
   said=$(printf '%s\\n' "$state" | "$@" ${SERVED_DESCRIPTOR}>&1 >/dev/null)
   if [ -n "$said" ]; then failed=0; else failed=$((failed + 1)); fi
 done
-if isMounted; then
-  if [ "$isDarwin" = 1 ]; then umount -f "$directory"; else umount -i -f -l --no-canonicalize -- "$directory"; fi
-fi
+if isMounted; then umount $options "$directory"; fi
 `;
 
 /**
@@ -54,12 +52,11 @@ export class MountGuard {
     successor: Successor | null,
   ) {
     const isContinued = successor !== null && listening >= 0;
-    const isDarwin = process.platform === 'darwin' ? '1' : '0';
     const words = [
       'cfs-mount-guard',
       mount.directory,
       mount.source,
-      isDarwin,
+      forcedUmount().join(' '),
       ...(isContinued ? successor.command : []),
     ];
     this.#child = spawn('/bin/sh', ['-c', GUARD, ...words], {

@@ -4,6 +4,7 @@ import type { FileHandles } from './file-handles.ts';
 import { MOUNT_PROGRAM, PATH_BYTES_MAX, VERSION } from './protocol.ts';
 import type { RpcCall } from './rpc-message.ts';
 import type { RpcBody, RpcProgram } from './rpc-server.ts';
+import { exportedPath } from './system-mount.ts';
 import { XdrWriter } from './xdr.ts';
 
 /** The procedures of the MOUNT protocol (RFC 1813, appendix I). */
@@ -20,21 +21,23 @@ const SECRET_BYTES = 16;
 export class MountProgram implements RpcProgram {
   readonly number = MOUNT_PROGRAM;
   readonly version = VERSION;
-  /** The exported path. It is valid for one MNT. */
-  readonly path: string;
   readonly #handles: FileHandles;
-  #isOpen: boolean;
+  /** The exported path; null while no MNT succeeds. */
+  #path: string | null = null;
 
-  /** @param path of a mount that is continued: its handle was given out by an earlier process */
-  constructor(handles: FileHandles, path: string | null = null) {
+  constructor(handles: FileHandles) {
     this.#handles = handles;
-    this.path = path ?? `/cfs-mount-${randomBytes(SECRET_BYTES).toString('hex')}`;
-    this.#isOpen = path === null;
+  }
+
+  /** From now on one MNT succeeds. A mount that is continued never opens: its handle was given out by an earlier process. @returns the path */
+  open(port: number): string {
+    this.#path = exportedPath(port, randomBytes(SECRET_BYTES).toString('hex'));
+    return this.#path;
   }
 
   /** From now on no MNT succeeds. */
   close(): void {
-    this.#isOpen = false;
+    this.#path = null;
   }
 
   call({ procedure, args }: RpcCall): RpcBody | null {
@@ -60,7 +63,7 @@ export class MountProgram implements RpcProgram {
   }
 
   #mount(path: string, out: XdrWriter): void {
-    if (!this.#isOpen || path !== this.path) {
+    if (path !== this.#path) {
       out.u32(ERR_ACCES);
       return;
     }

@@ -88,7 +88,7 @@ export class NfsServer {
     const { callsFile = null } = deps;
     const recorded = callsFile === null ? null : RecordedCalls.open(callsFile, continued !== null);
     const nfs = new NfsProgram(parts, { clock, isServed, recorded });
-    const mount = new MountProgram(handles, continued?.path);
+    const mount = new MountProgram(handles);
     const rpc = await RpcServer.listen({
       programs: [nfs, mount],
       log,
@@ -96,7 +96,8 @@ export class NfsServer {
       descriptor: deps.descriptor,
       onConnected: deps.onConnected,
     });
-    const server = new NfsServer(parts, { rpc, nfs, mount, handles, times, boundary, log, recorded });
+    const exported = { path: continued?.path ?? mount.open(rpc.port), port: rpc.port };
+    const server = new NfsServer(parts, { exported, rpc, nfs, mount, handles, times, boundary, log, recorded });
     if (continued !== null) server.admit();
     return server;
   }
@@ -104,6 +105,7 @@ export class NfsServer {
   private constructor(
     { ops, opens, removed, doubles }: NfsParts,
     own: {
+      readonly exported: Export;
       readonly rpc: RpcServer;
       readonly nfs: NfsProgram;
       readonly mount: MountProgram;
@@ -114,6 +116,7 @@ export class NfsServer {
       readonly recorded: RecordedCalls | null;
     },
   ) {
+    this.exported = own.exported;
     this.#ops = ops;
     this.opens = opens;
     this.#removed = removed;
@@ -126,7 +129,6 @@ export class NfsServer {
     this.#boundary = own.boundary;
     this.#log = own.log;
     this.#recorded = own.recorded;
-    this.exported = { path: own.mount.path, port: own.rpc.port };
   }
 
   /** The descriptor of the listening socket; -1: unknown. */

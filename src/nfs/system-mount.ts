@@ -20,9 +20,20 @@ export interface Export {
   readonly port: number;
 }
 
+/** The path of an export. It names the port, so that the mount table shows of each mount which port serves it. */
+export function exportedPath(port: number, secret: string): string {
+  return `/cfs-mount-${port}-${secret}`;
+}
+
 /** The source of the mount in the mount table. */
 export function sourceOf({ path }: Pick<Export, 'path'>): string {
   return `${HOST}:${path}`;
+}
+
+/** The port of a mount of ours, by its source in the mount table; null for the mount of another program. */
+export function portOf(source: string): number | null {
+  const [, port] = /^127\.0\.0\.1:\/cfs-mount-(\d{1,5})-[0-9a-f]+$/.exec(source) ?? [];
+  return port === undefined ? null : Number(port);
 }
 
 /** @throws UsageError (noFuse) when this system cannot mount NFS for this user, with the fix */
@@ -78,6 +89,14 @@ const DARWIN_WORDS: readonly string[] = [
   ...['vers=3', 'tcp', 'locallocks', 'nfc', 'nonegnamecache', 'actimeo=1', 'intr', 'deadtimeout=60', 'mutejukebox'],
   ...['noquota', 'rsize=65536', 'wsize=65536', 'readahead=4'],
 ];
+
+/**
+ * The options of umount(8) that take away a mount without a server, in use or not. With `-f`, programs that wait for the server get an error;
+ * Linux detaches a mount in use with `-l`, macOS with `-f`.
+ */
+export function forcedUmount(platform: NodeJS.Platform = process.platform): readonly string[] {
+  return platform === 'darwin' ? ['-f'] : ['-i', '-f', '-l', '--no-canonicalize', '--'];
+}
 
 /** Runs the command. The calling thread serves the mount meanwhile. @throws UsageError (noFuse) with what the command printed */
 export function runMount({ program, args }: Command, directory: string): Promise<void> {

@@ -6,7 +6,9 @@ import { UsageError } from '../../src/base/errors.ts';
 import { findFusermount, whyNoFusermount } from '../../src/kernel/fusermount.ts';
 import { mountOn, parseMountInfo, parseMountOutput } from '../../src/kernel/mount-table.ts';
 import { exitCode } from '../../src/mount/exit-codes.ts';
-import { checkFuse, checkMountPoint, probeMount } from '../../src/mount/mount-point.ts';
+import { checkFuse } from '../../src/mount/fuse-check.ts';
+import { checkMountPoint } from '../../src/mount/mount-point.ts';
+import { probeMount } from '../../src/mount/mount-state.ts';
 
 let directory: string;
 
@@ -16,9 +18,9 @@ beforeEach(() => {
 
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-function refusalOf(run: () => unknown): { message: string; exitCode: number } {
+async function refusalOf(run: () => unknown): Promise<{ message: string; exitCode: number }> {
   try {
-    run();
+    await run();
   } catch (error) {
     expect(error).toBeInstanceOf(UsageError);
     return error as UsageError;
@@ -26,19 +28,19 @@ function refusalOf(run: () => unknown): { message: string; exitCode: number } {
   return expect.fail('nothing was refused');
 }
 
-test('on macOS the refusal of a FUSE binding names the way that works', () => {
-  const refusal = refusalOf(() => checkFuse({ uid: 501, fusermount: null }, 'darwin'));
+test('on macOS the refusal of a FUSE binding names the way that works', async () => {
+  const refusal = await refusalOf(() => checkFuse({ uid: 501, fusermount: null }, 'darwin'));
 
   expect(refusal.message).toContain('leave --binding out');
   expect(refusal.exitCode).toBe(exitCode('noFuse'));
 });
 
-test('an empty directory is taken, also through a link', () => {
+test('an empty directory is taken, also through a link', async () => {
   mkdirSync(join(directory, 'empty'));
   symlinkSync('empty', join(directory, 'link'));
 
-  expect(checkMountPoint(join(directory, 'empty'), { allowNonEmpty: false })).toBe(join(directory, 'empty'));
-  expect(checkMountPoint(join(directory, 'link'), { allowNonEmpty: false })).toBe(join(directory, 'empty'));
+  expect(await checkMountPoint(join(directory, 'empty'), { allowNonEmpty: false })).toBe(join(directory, 'empty'));
+  expect(await checkMountPoint(join(directory, 'link'), { allowNonEmpty: false })).toBe(join(directory, 'empty'));
 });
 
 test.each([
@@ -46,33 +48,33 @@ test.each([
   ['file', 'is not a directory'],
   ['file/below', 'is not a directory'],
   ['full', 'is not empty'],
-])('%s is refused: it %s', (name, reason) => {
+])('%s is refused: it %s', async (name, reason) => {
   writeFileSync(join(directory, 'file'), '');
   mkdirSync(join(directory, 'full', 'of things'), { recursive: true });
 
-  const refusal = refusalOf(() => checkMountPoint(join(directory, name), { allowNonEmpty: false }));
+  const refusal = await refusalOf(() => checkMountPoint(join(directory, name), { allowNonEmpty: false }));
 
   expect(refusal.message).toContain(reason);
   expect(refusal.message).not.toContain('\n');
   expect(refusal.exitCode).toBe(exitCode('mountPoint'));
 });
 
-test('a directory that is not empty is taken when that is said', () => {
+test('a directory that is not empty is taken when that is said', async () => {
   mkdirSync(join(directory, 'full', 'of things'), { recursive: true });
 
-  expect(checkMountPoint(join(directory, 'full'), { allowNonEmpty: true })).toBe(join(directory, 'full'));
+  expect(await checkMountPoint(join(directory, 'full'), { allowNonEmpty: true })).toBe(join(directory, 'full'));
 });
 
-test('a name with control characters is shown without them', () => {
-  const refusal = refusalOf(() => checkMountPoint(join(directory, 'a\nb\u001b[2J'), { allowNonEmpty: false }));
+test('a name with control characters is shown without them', async () => {
+  const refusal = await refusalOf(() => checkMountPoint(join(directory, 'a\nb\u001b[2J'), { allowNonEmpty: false }));
 
   expect(refusal.message).toContain('a\\x0ab\\x1b[2J does not exist');
 });
 
 const ORDINARY = 1000;
 
-test('without fusermount3 the package is named', () => {
-  const refusal = refusalOf(() => checkFuse({ uid: ORDINARY, fusermount: findFusermount(directory) }));
+test('without fusermount3 the package is named', async () => {
+  const refusal = await refusalOf(() => checkFuse({ uid: ORDINARY, fusermount: findFusermount(directory) }));
 
   expect(refusal.exitCode).toBe(exitCode('noFuse'));
   expect(refusal.message).toMatch(/apt-get install fuse3|\/dev\/fuse/);
@@ -146,10 +148,10 @@ test('the mount table of macOS is read from the output of mount(8)', () => {
   expect(table[2]?.source).toBe('127.0.0.1:/cfs-mount:ann/0f');
 });
 
-test('what is mounted is found in the real table, and what answers is alive', () => {
+test('what is mounted is found in the real table, and what answers is alive', async () => {
   expect(mountOn('/proc')).toMatchObject({ type: 'proc' });
   expect(mountOn(directory)).toBeNull();
-  expect(probeMount('/proc')).toBe('alive');
+  expect(await probeMount('/proc')).toBe('alive');
 });
 
 test.each([
@@ -157,14 +159,14 @@ test.each([
   // What a question hears that was on its way when the process of the mount died.
   ['Software caused connection abort', 'dead'],
   ['Permission denied', 'alive'],
-])('a mount of which the kernel says "%s" is %s', (said, state) => {
+])('a mount of which the kernel says "%s" is %s', async (said, state) => {
   writeFileSync(join(directory, 'stat'), `#!/bin/sh\necho "stat: cannot stat 'x': ${said}" >&2\nexit 1\n`, {
     mode: 0o700,
   });
   const { PATH } = process.env;
   process.env.PATH = `${directory}:${PATH}`;
   try {
-    expect(probeMount('/mnt')).toBe(state);
+    expect(await probeMount('/mnt')).toBe(state);
   } finally {
     process.env.PATH = PATH;
   }

@@ -8,6 +8,7 @@ import { basename, join } from 'node:path';
 const HIDDEN = /^\/(proc|sys|dev\/fuse)(\/|$)|fuse-kernel\.node$/;
 const COMMANDS = new Set(['mount', 'mount_nfs', 'umount', 'diskutil', 'fusermount3']);
 const folder = process.env.CFS_TEST_DARWIN ?? '';
+const { appendFileSync, existsSync } = fs;
 
 process.env.npm_config_platform = 'linux'; // LMDB's build is that of the real system
 Object.defineProperty(process, 'platform', { value: 'darwin' });
@@ -21,18 +22,36 @@ function missing(path, syscall) {
   });
 }
 
+/** A mount without a server: whatever accesses it would hang. */
+function isDead(path) {
+  return `${path}/`.startsWith(`${join(folder, 'Cloud')}/`) && existsSync(join(folder, 'dead'));
+}
+
 /** @param refuse throws or rejects, as the function does */
 function hide(object, name, refuse) {
   const original = object[name];
   if (typeof original !== 'function') return;
   object[name] = function (...words) {
     const path = String(words[0]);
+    if (isDead(path)) appendFileSync(join(folder, 'wrong'), `${name} ${path}\n`);
     return HIDDEN.test(path) ? refuse(missing(path, name), words) : original.apply(this, words);
   };
   Object.assign(object[name], original); // realpathSync.native
 }
 
-const NAMES = ['access', 'lstat', 'open', 'readdir', 'readFile', 'readlink', 'realpath', 'stat', 'statfs', 'writeFile'];
+const NAMES = [
+  'access',
+  'lstat',
+  'mkdir',
+  'open',
+  'readdir',
+  'readFile',
+  'readlink',
+  'realpath',
+  'stat',
+  'statfs',
+  'writeFile',
+];
 for (const name of NAMES) {
   hide(fs, `${name}Sync`, (error) => {
     throw error;

@@ -21,7 +21,7 @@ const COMMANDS = {
   mount_nfs:
     'printf "%s\\n" "$@" > $CFS_TEST_DARWIN/words.new && mv $CFS_TEST_DARWIN/words.new $CFS_TEST_DARWIN/words\nuntil [ -e $CFS_TEST_DARWIN/table ]; do [ ! -e $CFS_TEST_DARWIN/refused ] || exit 1; sleep 0.05; done',
   mount: 'cat $CFS_TEST_DARWIN/table 2> /dev/null',
-  umount: 'echo "$@" >> $CFS_TEST_DARWIN/unmounted; rm -f $CFS_TEST_DARWIN/table',
+  umount: 'echo "$@" >> $CFS_TEST_DARWIN/unmounted; rm -f $CFS_TEST_DARWIN/table $CFS_TEST_DARWIN/dead',
   fusermount3: 'echo "$0 $@" >> $CFS_TEST_DARWIN/wrong; exit 1',
   diskutil: 'echo "$0 $@" >> $CFS_TEST_DARWIN/wrong; exit 1',
 };
@@ -63,13 +63,18 @@ export class DarwinGround {
     return this.#read('unmounted');
   }
 
-  /** Calls of commands that macOS does not have. */
+  /** Calls of commands that macOS does not have, and accesses to a dead mount. */
   get wrong(): string {
     return this.#read('wrong');
   }
 
   get isMounted(): boolean {
     return existsSync(join(this.folder, 'table'));
+  }
+
+  /** No process serves the mount any more: whatever accesses it would hang. */
+  declareDead(): void {
+    writeFileSync(join(this.folder, 'dead'), '');
   }
 
   command(program: 'cfs' | 'cfs-mount', words: readonly string[]): string[] {

@@ -7,7 +7,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { connect, createServer } from 'node:net';
 import { createInterface } from 'node:readline';
 
-const EXPORT = /port=(\d+).*127\.0\.0\.1:(\/cfs-mount-[0-9a-f]+)/s;
+const EXPORT = /port=(\d+).*127\.0\.0\.1:(\/cfs-mount-[0-9a-f-]+)/s;
 const NFS = 100003;
 const MOUNT = 100005;
 const REPLY_MS_MAX = 500;

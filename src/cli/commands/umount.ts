@@ -6,8 +6,10 @@ import { callControl } from '../../control/client.ts';
 import { mountOn } from '../../kernel/mount-table.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { detachMount, isOurs, mountPathOf, probeMount } from '../../mount/mount-point.ts';
+import { mountPathOf } from '../../mount/mount-point.ts';
+import { isOurs, stateOf } from '../../mount/mount-state.ts';
 import { chooseMount } from '../../mount/running-mounts.ts';
+import { systemBindingOfMount } from '../../mount/system-binding.ts';
 import type { CommandOutput } from '../command-output.ts';
 import { ProgressLine } from './progress-line.ts';
 
@@ -31,7 +33,7 @@ export async function umountCommand(
   deps: CommandOutput & { paths: Paths; clock: Clock },
   flags: UmountFlags,
 ): Promise<number> {
-  if (flags.directory !== null && freeDeadMount(flags.directory)) {
+  if (flags.directory !== null && (await freeDeadMount(flags.directory))) {
     deps.print(
       `removed the dead mount at ${visible(flags.directory)}; saved changes are kept and pushed after the next mount\n`,
     );
@@ -83,12 +85,12 @@ function changes(count: number): string {
 }
 
 /** Removes a dead mount of ours. @returns whether there was one */
-function freeDeadMount(directory: string): boolean {
+async function freeDeadMount(directory: string): Promise<boolean> {
   const path = mountPathOf(directory);
   const mount = mountOn(path);
-  if (mount === null || !isOurs(mount) || probeMount(path) !== 'dead') return false;
-  const why = detachMount(path);
-  if (why !== null)
+  if (mount === null || !isOurs(mount) || (await stateOf(mount)) !== 'dead') return false;
+  const why = await systemBindingOfMount(mount)?.detachDead(path);
+  if (why != null)
     throw new UsageError(
       `cannot remove the dead mount at ${visible(path)}: ${visible(why)}`,
       exitCode('alreadyMounted'),

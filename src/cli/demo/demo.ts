@@ -4,10 +4,12 @@ import type { Clock } from '../../base/clock.ts';
 import { shellWord } from '../../base/shell-word.ts';
 import type { Options } from '../../config/options.ts';
 import { homeDirectory, type Paths } from '../../config/paths.ts';
+import { mountOn } from '../../kernel/mount-table.ts';
 import { type LaunchedMount, launchMount } from '../../mount/launch.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { checkBinding, checkMountPoint } from '../../mount/mount-point.ts';
+import { checkMountPoint, mountPathOf } from '../../mount/mount-point.ts';
 import { checkNotMounted, mountRequest } from '../../mount/mount-preparation.ts';
+import { systemBindingOf } from '../../mount/system-binding.ts';
 import { SignalRelay } from '../launch/signal-relay.ts';
 import { type DemoAccount, knownAccount } from './demo-account.ts';
 import { DemoServer } from './demo-server.ts';
@@ -25,8 +27,8 @@ interface DemoDeps {
  * The data of an earlier start are reused.
  */
 export async function demoCommand(deps: DemoDeps, flags: { readonly directory: string | null }): Promise<number> {
-  checkBinding(deps.options);
-  const directory = pointFor(flags.directory ?? join(homeDirectory(deps.env), 'Cloud'), deps.options);
+  systemBindingOf(deps.options).check();
+  const directory = await pointFor(flags.directory ?? join(homeDirectory(deps.env), 'Cloud'), deps.options);
   const known = knownAccount(deps.paths);
   if (known !== null) await checkNotMounted(deps.paths, known.name);
 
@@ -79,12 +81,12 @@ async function endMount(mount: LaunchedMount | null): Promise<void> {
   await mount?.ended;
 }
 
-/** Creates the directory if it is missing. A dead mount on it counts as existing. */
-function pointFor(wanted: string, options: Options): string {
+/** Creates the directory if it is missing. A mount on it is not accessed: it may be dead. */
+async function pointFor(wanted: string, options: Options): Promise<string> {
   try {
-    mkdirSync(wanted, { recursive: true });
+    if (mountOn(mountPathOf(wanted)) === null) mkdirSync(wanted, { recursive: true });
   } catch {
-    // checkMountPoint reports the fault, or removes a dead mount.
+    // checkMountPoint reports the fault.
   }
   return checkMountPoint(wanted, { allowNonEmpty: options.nonempty });
 }

@@ -7,7 +7,8 @@ import { loadAddon } from '../../base/native.ts';
 import { type SystemKind, systemKind } from '../../base/supported-system.ts';
 import { type Fusermount, findFusermount } from '../../kernel/fusermount.ts';
 import { keeperProgram } from '../../kernel/keeper.ts';
-import { type MountState, probeMountLater } from '../../mount/mount-point.ts';
+import type { MountEntry } from '../../kernel/mount-table.ts';
+import { type MountState, stateOf } from '../../mount/mount-state.ts';
 
 /** The system that `cfs doctor` checks: the paths and answers of its parts. Tests break one part at a time. */
 export interface Machine {
@@ -33,8 +34,8 @@ export interface Machine {
   fusermount(): Fusermount | null;
   /** The text of /proc/self/mountinfo. */
   mountTable(): string;
-  /** Whether a mount answers; asked by another process. */
-  probe(path: string): Promise<MountState>;
+  /** Whether a mount answers. This process does not access it. */
+  probe(mount: MountEntry): Promise<MountState>;
   /** @throws NodeJS.ErrnoException ENOTFOUND, EAI_AGAIN */
   lookup(host: string): Promise<unknown>;
   /** Space of the file system of `path`. @throws NodeJS.ErrnoException */
@@ -65,7 +66,7 @@ export function systemMachine(env: Readonly<Record<string, string | undefined>>)
     mtabPath: '/etc/mtab',
     fusermount: () => findFusermount(),
     mountTable: () => readFileSync('/proc/self/mountinfo', 'utf8'),
-    probe: probeMountLater,
+    probe: stateOf,
     lookup: (host) => lookup(host),
     disk: (path) => {
       const { bavail, bsize, blocks } = statfsSync(path);

@@ -5,7 +5,7 @@ import { askStatus, NoMountError } from '../../control/client.ts';
 import type { Status } from '../../control/status-model.ts';
 import { parseMountInfo } from '../../kernel/mount-table.ts';
 import { visible } from '../../mount/mount-event.ts';
-import { isOurs } from '../../mount/mount-point.ts';
+import { isOurs } from '../../mount/mount-state.ts';
 import type { KnownAccount } from './account-check.ts';
 import { type Finding, finding } from './finding.ts';
 import type { Machine } from './machine.ts';
@@ -27,7 +27,7 @@ export async function checkMounts(machine: Machine, notice: WaitNotice): Promise
     if (!isOurs(mount) || seen.has(mount.directory)) continue;
     seen.add(mount.directory);
     const shown = visible(mount.directory);
-    const state = await notice.during(`the mount at ${shown} to answer`, () => machine.probe(mount.directory));
+    const state = await notice.during(`the mount at ${shown} to answer`, () => machine.probe(mount));
     if (state === 'dead') found.push(finding('mount-dead', `the mount at ${shown} is dead`, shown));
     if (state === 'hangs') found.push(finding('mount-hangs', `the mount at ${shown} does not answer`, shown));
   }
