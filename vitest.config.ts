@@ -68,7 +68,7 @@ export default defineConfig({
         },
       },
       {
-        // Run inside of a second kernel, by test/nfs/kernel-client.mount.test.ts and others.
+        // Run inside of a second kernel, by test/nfs/kernel-client.mount.test.ts.
         test: {
           name: 'guest',
           setupFiles: ['test/seed.ts'],
@@ -76,6 +76,7 @@ export default defineConfig({
           include: ['test/nfs/guest/*.ts'],
           pool: 'forks',
           fileParallelism: false,
+          isolate: false, // what one file has loaded serves the next: system calls are slow there
           testTimeout: 240_000,
           hookTimeout: 300_000,
           expect: { poll: POLL },

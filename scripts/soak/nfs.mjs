@@ -8,7 +8,7 @@ export const files = [
   'test/nfs/restarts.test.ts',
   'test/nfs/spotlight.test.ts',
   'test/nfs/survival.test.ts',
-  'test/nfs/kernel-suites.mount.test.ts',
+  'test/nfs/kernel-client.mount.test.ts',
 ];
 export const environment = (records = '1000000') => ({
   CFS_NFS_RECORDS: records,

@@ -23,7 +23,7 @@ describe.skipIf(missing !== null)(titled('--continuity on Linux 6.1', missing), 
     { file: 'each-operation', names: 'requests are kept', env: { CFS_TEST_ROUNDS: '1' } },
   ])('passes the tests of $file', { timeout: RUN_MS_MAX + 30_000 }, async ({ file, names, env }) => {
     const options = { names, env: env as Record<string, string>, project: 'mount', timeoutMs: RUN_MS_MAX } as const;
-    const { passed, others, output } = await runGuestTests(`test/crash/${file}.mount.test.ts`, options);
+    const { passed, others, output } = await runGuestTests([`test/crash/${file}.mount.test.ts`], options);
 
     for (const line of output.split('\n')) if (line.startsWith('figures: ')) console.info(line);
     expect(others, output).toEqual([]);

@@ -11,7 +11,7 @@ interface Results {
 }
 
 /**
- * Runs a test file in user-mode Linux.
+ * Runs test files in user-mode Linux.
  *
  * @param options.env in addition to `CFS_…` of this process
  * @param options.project of vitest.config.ts
@@ -19,7 +19,7 @@ interface Results {
  * @returns the number of passed tests, the names of the others, and what the run printed
  */
 export async function runGuestTests(
-  file: string,
+  files: readonly string[],
   options: {
     readonly timeoutMs: number;
     readonly env?: Readonly<Record<string, string>>;
@@ -37,7 +37,7 @@ export async function runGuestTests(
   const script = [
     `cd ${quoted(PROJECT)}`,
     ...Object.entries(env).map(([name, value]) => `export ${name}=${quoted(value ?? '')}`),
-    [process.execPath, 'node_modules/vitest/vitest.mjs', ...words, ...reporters, file].map(quoted).join(' '),
+    [process.execPath, 'node_modules/vitest/vitest.mjs', ...words, ...reporters, ...files].map(quoted).join(' '),
   ].join('\n');
   try {
     const { output } = await runInUserModeLinux(script, folder, options);

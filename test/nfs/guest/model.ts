@@ -1,29 +1,21 @@
-import { mkdtemp, rm } from 'node:fs/promises';
-import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, onTestFailed, test } from 'vitest';
+import { afterAll, beforeAll, onTestFailed, test } from 'vitest';
 import { tellFigures } from '../../harness/figures.ts';
-import { MountFixture } from '../../harness/mount-fixture.ts';
 import { seedsOf } from '../../harness/seeds.ts';
 import { SyscallProcess } from '../../harness/syscall-process.ts';
-import { treeDifferences, treeDigests } from '../../harness/tree-digests.ts';
 import { TwinModel } from '../../model/twin-model.ts';
 import { SeededRandom } from '../../store/seeded-random.ts';
+import { TwinGround } from '../twin-ground.ts';
 
 const SEEDS = seedsOf([1]);
 const STEPS = Number(process.env.CFS_NFS_STEPS ?? 300);
 
 // Random operations through the NFS client of a real kernel, beside a directory in memory. The files are pushed meanwhile.
-let mount: MountFixture;
-let plain: string;
+let ground: TwinGround;
 beforeAll(async () => {
-  mount = await MountFixture.start({ flags: ['--binding', 'nfs', '--allow-other'] });
-  plain = await mkdtemp(join(tmpdir(), 'cfs-plain-'));
+  ground = await TwinGround.start();
 });
-afterAll(async () => {
-  await mount?.dispose();
-  await rm(plain, { recursive: true, force: true });
-});
+afterAll(() => ground?.dispose());
 
 test.each(SEEDS)(
   `the mount answers as the directory does (SEED=%i, ${STEPS} steps)`,
@@ -31,6 +23,7 @@ test.each(SEEDS)(
     timeout: 300_000 + STEPS * 100,
   },
   async (seed) => {
+    const { mount, plain } = ground;
     onTestFailed(() => mount.printLogs());
     await mount.run(`mkdir seed-${seed} '${plain}/seed-${seed}'`);
     const sides = {
@@ -47,11 +40,7 @@ test.each(SEEDS)(
       await sides.plain.dispose();
       await sides.tested.dispose();
     }
-    const ground = { run: (script: string) => mount.run(`cd '${plain}'; ${script}`) };
-    const wanted = await treeDigests(ground);
-    expect(treeDifferences(await treeDigests(mount), wanted)).toEqual([]);
-    await mount.sync();
-    expect(treeDifferences(await mount.serverTree(), wanted)).toEqual([]);
-    tellFigures(`${STEPS} operations over NFS (SEED=${seed}), ${wanted.size} files and folders at the end`);
+    const entries = await ground.compare();
+    tellFigures(`${STEPS} operations over NFS (SEED=${seed}), ${entries} files and folders at the end`);
   },
 );
