@@ -1,4 +1,4 @@
-import { hash, randomBytes, timingSafeEqual } from 'node:crypto';
+import { hash, randomBytes } from 'node:crypto';
 import type { Inode } from '../base/vocabulary.ts';
 import { NfsError, STATUS } from './protocol.ts';
 
@@ -46,9 +46,13 @@ export class FileHandles {
   /** @throws NfsError (badhandle) for a handle that no process of this mount made */
   inodeOf(handle: Buffer): Inode {
     if (handle.byteLength !== HANDLE_BYTES) throw new NfsError(STATUS.badhandle);
-    const ino = Number(handle.readBigUInt64BE(0)) as Inode;
+    const ino = (handle.readUInt32BE(0) * 2 ** 32 + handle.readUInt32BE(4)) as Inode;
     if (!Number.isSafeInteger(ino) || ino <= 0) throw new NfsError(STATUS.badhandle);
-    if (!timingSafeEqual(this.of(ino), handle)) throw new NfsError(STATUS.badhandle);
+    // All bytes, whichever differ: as timingSafeEqual, which takes longer than the rest of a call's arguments.
+    const known = this.of(ino);
+    let difference = 0;
+    for (let at = 0; at < HANDLE_BYTES; at++) difference |= (known[at] ?? 0) ^ (handle[at] ?? 0);
+    if (difference !== 0) throw new NfsError(STATUS.badhandle);
     return ino;
   }
 

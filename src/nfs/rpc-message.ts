@@ -52,7 +52,7 @@ export function parseCall(record: Buffer): RpcCall {
   const [rpcVersion, program, version, procedure] = [reader.u32(), reader.u32(), reader.u32(), reader.u32()];
   const caller = callerOf(reader.u32(), reader.opaque(AUTH_BYTES_MAX));
   reader.u32(); // the verifier's flavor
-  reader.opaque(AUTH_BYTES_MAX);
+  reader.skipOpaque(AUTH_BYTES_MAX);
   return { xid, rpcVersion, program, version, procedure, caller, args: reader };
 }
 
@@ -62,10 +62,12 @@ function callerOf(flavor: number, body: Buffer): RpcCaller {
   if (flavor !== AUTH_SYS) throw new XdrError(`credentials of an unknown flavor: ${flavor}`);
   const reader = new XdrReader(body);
   reader.u32(); // a stamp of the caller
-  reader.opaque(MACHINE_NAME_BYTES_MAX);
+  reader.skipOpaque(MACHINE_NAME_BYTES_MAX);
   const [uid, gid, count] = [reader.u32(), reader.u32(), reader.u32()];
   if (count > GROUPS_MAX) throw new XdrError(`${count} groups`);
-  return { uid, gid, gids: Array.from({ length: count }, () => reader.u32()) };
+  const gids: number[] = [];
+  for (let group = 0; group < count; group++) gids.push(reader.u32());
+  return { uid, gid, gids };
 }
 
 /** The reply to a call that was carried out: `body` follows. */

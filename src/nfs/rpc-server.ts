@@ -17,6 +17,7 @@ const IN_FLIGHT_MAX = 64;
 /** Replies that the client has not read yet. */
 const UNREAD_BYTES_MAX = 8 * 1024 * 1024;
 const LAST_FRAGMENT = 0x8000_0000;
+const MARK_BYTES = 4;
 /** A reply up to this length is cheaper to copy than to write in pieces. */
 const COPIED_BYTES_MAX = 8 * 1024;
 /** Far below the number of pieces that writev(2) takes (1,024). */
@@ -195,17 +196,23 @@ class Replies {
 
   /** The memory of the reply may be reused afterwards. */
   add(pieces: RpcBody): void {
-    const bytes = pieces.reduce((total, piece) => total + piece.byteLength, 0);
-    const mark = Buffer.allocUnsafe(4);
-    mark.writeUInt32BE(LAST_FRAGMENT + bytes, 0);
-    const reply = [mark, ...pieces];
-    if (bytes <= COPIED_BYTES_MAX) {
-      this.#short.push(Buffer.concat(reply, mark.byteLength + bytes));
+    let bytes = 0;
+    for (const piece of pieces) bytes += piece.byteLength;
+    const isShort = bytes <= COPIED_BYTES_MAX;
+    const head = Buffer.allocUnsafe(isShort ? MARK_BYTES + bytes : MARK_BYTES);
+    head.writeUInt32BE(LAST_FRAGMENT + bytes, 0);
+    if (isShort) {
+      let at = MARK_BYTES;
+      for (const piece of pieces) {
+        head.set(piece, at);
+        at += piece.byteLength;
+      }
+      this.#short.push(head);
       if (this.#short.length >= SHORT_MAX) this.flush();
       return;
     }
     this.flush();
-    this.#direct.send(reply);
+    this.#direct.send([head, ...pieces]);
   }
 
   flush(): void {

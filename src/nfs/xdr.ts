@@ -43,6 +43,13 @@ export class XdrReader {
     return this.fixed(bytes);
   }
 
+  /** Passes over opaque data of a variable length. @throws XdrError if it is longer than `bytesMax` */
+  skipOpaque(bytesMax: number): void {
+    const bytes = this.u32();
+    if (bytes > bytesMax) throw new XdrError(`${bytes} bytes where ${bytesMax} are allowed`);
+    this.#skip(bytes + padding(bytes));
+  }
+
   /** The rest of the data, which is not consumed. */
   rest(): Buffer {
     return this.#bytes.subarray(this.#at);
