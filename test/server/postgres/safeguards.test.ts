@@ -79,6 +79,11 @@ describe.skipIf(missing !== null)(titled('safeguards of PostgreSQL', missing), (
     await expect(postgres.rows('SELECT lose(1000000)')).rejects.toMatchObject({ status: 503 });
   });
 
+  test('a statement that fills the disk of the database is a 507', async () => {
+    const full = `DO $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full', MESSAGE = 'No space left on device'; END $$`;
+    await expect(postgres.rows(full)).rejects.toMatchObject({ status: 507 });
+  });
+
   test('a connection keeps the plan of a statement, until the columns of its table change', async () => {
     const one = await Postgres.open(url, { connectionsMax: 1 });
     await one.rows('CREATE TABLE changing (a integer)');
@@ -254,10 +259,13 @@ describe.skipIf(missing !== null)(titled('safeguards of PostgreSQL', missing), (
       await expect(added).rejects.toMatchObject({ status: 416 });
     });
 
-    test('two collectors at once delete each object once', async () => {
+    test('two collectors at once delete different objects, and neither waits for the other', async () => {
       await postgres.rows(`INSERT INTO objects SELECT 'bb/' || n, 'dying', '-infinity' FROM generate_series(1, 250) n`);
-      const counts = await Promise.all([housekeeping.collectObjects(), housekeeping.collectObjects()]);
-      expect(counts.reduce((sum, count) => sum + count)).toBe(250);
+      await observer.rows('BEGIN');
+      const taken = await observer.rows("SELECT take_dying('1 hour', '2 hours', 100)");
+      const others = await housekeeping.collectObjects();
+      await observer.rows('ROLLBACK');
+      expect([taken.length, others, await housekeeping.collectObjects()]).toEqual([100, 150, 100]);
     });
   });
 });
