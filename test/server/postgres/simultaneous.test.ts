@@ -165,6 +165,22 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
     expect(await afterFirst(backEnd.rules.histories.create(account.uid, file))).toBe(404);
   });
 
+  test('a copy of a shared file that is deleted meanwhile is refused: its bytes are gone', async () => {
+    const folder = await newFolder('shared');
+    const file = await newFile(folder, 'f');
+    await observer.rows(
+      `SELECT replace_data($1, NULL, 0, $1, $2, nextval('numbers'), '1', 'blob of ' || $2, 0, NULL, NULL, 0, 'x', 'hash', NULL, 0,
+        '{1000000,1000,10,16777216}')`,
+      account.uid,
+      file.local,
+    );
+    const receiver = await newAccount(backEnd);
+    await backEnd.administration.share(account.email, folder.local, receiver.email, { writeAllowed: false });
+    await first.rows('SELECT delete_file($1, $1, $2)', account.uid, file.local);
+    const copying = backEnd.rules.repository.copyFile(receiver.uid, receiver.at('2'), file, 'copy');
+    expect(await afterFirst(copying)).toBe(404);
+  });
+
   test('a second tenth key pair is refused', async () => {
     for (let count = 0; count < 9; count += 1) await backEnd.administration.addKeyPair(account.email);
     await first.rows(`SELECT add_key_pair($1, 'tenth ' || $1, '\\x00', 10, 0)`, account.uid);
