@@ -229,6 +229,15 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
     await expect(ReferenceServer.open(options)).rejects.toThrow(UsageError);
   });
 
+  test('a server on the object store of another installation, or on an empty one, does not start', async () => {
+    const database = { url: await postgres.newDatabase() };
+    await expect(ReferenceServer.open({ ...options(), database })).rejects.toThrow('another installation');
+    const file = await newFile();
+    expect((await next().send('PUT', `${file}/data`, { body: bytes(PART_BYTES) })).status).toBe(204);
+    const objects = new DirectoryStore(join(directory, 'empty objects'));
+    await expect(ReferenceServer.open({ ...options(), objects })).rejects.toThrow('has no objects of these data');
+  });
+
   test('a request that comes while a server starts is answered when it has started', async () => {
     const observer = await Postgres.open(url, { connectionsMax: 1 });
     const claim = await PortClaim.make();
