@@ -3,6 +3,9 @@
 const fromDist = (path) => import(new URL(`../../../dist/${path}`, import.meta.url).href);
 const { ReferenceServer } = await fromDist('server/reference-server.js');
 const { DirectoryStore } = await fromDist('server/directory-store.js');
+const { openS3 } = await fromDist('server/s3/open-s3.js');
+const { systemClock } = await fromDist('base/clock.js');
 const { objects, ...options } = JSON.parse(process.argv[2]);
-await ReferenceServer.open({ ...options, objects: new DirectoryStore(objects) });
+const store = objects.startsWith('s3:') ? openS3(objects, process.env, systemClock) : new DirectoryStore(objects);
+await ReferenceServer.open({ ...options, objects: store });
 process.stdout.write('ready\n');

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import type { SharedDatabaseOptions } from '../../../src/server/server-options.ts';
@@ -11,7 +12,7 @@ const SCRIPT = fileURLToPath(new URL('./server-process.mjs', import.meta.url));
 export interface ServerProcessOptions {
   readonly dataDirectory: string;
   readonly publicOrigin: string;
-  /** The directory of the object store. */
+  /** The directory of the object store, or the URL of an S3 store. */
   readonly objects: string;
   readonly database: SharedDatabaseOptions;
 }
@@ -20,15 +21,21 @@ export interface ServerProcessOptions {
 export class ServerProcess {
   readonly #options: ServerProcessOptions;
   readonly #claim: PortClaim;
+  readonly #environment: Readonly<Record<string, string>>;
   #child: ChildProcess | null = null;
 
-  private constructor(options: ServerProcessOptions, claim: PortClaim) {
+  private constructor(options: ServerProcessOptions, claim: PortClaim, environment: Readonly<Record<string, string>>) {
     this.#options = options;
     this.#claim = claim;
+    this.#environment = environment;
   }
 
-  static async start(options: ServerProcessOptions): Promise<ServerProcess> {
-    const server = new ServerProcess(options, await PortClaim.make());
+  /** @param environment for the keys of an S3 store */
+  static async start(
+    options: ServerProcessOptions,
+    environment: Readonly<Record<string, string>> = {},
+  ): Promise<ServerProcess> {
+    const server = new ServerProcess(options, await PortClaim.make(), environment);
     await server.restart();
     return server;
   }
@@ -41,10 +48,19 @@ export class ServerProcess {
     return `http://127.0.0.1:${this.port}`;
   }
 
+  /** The most memory that it had: `VmHWM` of proc(5). */
+  get peakBytes(): number {
+    const status = readFileSync(`/proc/${this.#child?.pid}/status`, 'utf8');
+    return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) * 1024;
+  }
+
   /** Starts the server again, at the same port, after `kill`. */
   async restart(): Promise<void> {
     const options = JSON.stringify({ ...this.#options, listen: { port: this.port } });
-    const child = spawn(process.execPath, [SCRIPT, options], { stdio: ['ignore', 'pipe', 'inherit'] });
+    const child = spawn(process.execPath, [SCRIPT, options], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+      env: { ...process.env, ...this.#environment },
+    });
     this.#child = child;
     const line = once(createInterface(child.stdout), 'line');
     const ended = once(child, 'exit').then(([code]) => {

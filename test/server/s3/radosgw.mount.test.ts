@@ -1,20 +1,27 @@
 import { createHash } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { request as httpRequest, type IncomingMessage } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { pipeline } from 'node:stream/promises';
 import { Pool } from 'undici';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { systemClock } from '../../../src/base/clock.ts';
 import { compareInstallations } from '../../../src/server/installation-comparison.ts';
 import { copyInstallation } from '../../../src/server/installation-copy.ts';
 import { LocalInstallation } from '../../../src/server/local-installation.ts';
+import { openPostgresAdministration } from '../../../src/server/postgres/postgres-back-end.ts';
 import { PostgresInstallation } from '../../../src/server/postgres/postgres-installation.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { s3Location } from '../../../src/server/s3/s3-location.ts';
 import { S3Requests } from '../../../src/server/s3/s3-requests.ts';
 import { S3Store } from '../../../src/server/s3/s3-store.ts';
+import { tellFigures } from '../../harness/figures.ts';
 import { missingPrograms, titled } from '../../harness/requirement.ts';
 import { missingPostgres, PostgresServer } from '../postgres/postgres-server.ts';
+import { ServerProcess } from '../postgres/server-process.ts';
 import { RawClient, signUp, signUpAt } from '../raw-client.ts';
 import { until } from '../until.ts';
 import { faultSuite } from './fault-suite.ts';
@@ -25,6 +32,10 @@ import { bytesOf, storeContract } from './store-contract.ts';
 /** The object store against radosgw, the gateway of Ceph: what the stand-in claims, a real store does. */
 
 const MIB = 1024 * 1024;
+const LARGE_UPLOADS = 4;
+/** Of each large upload; more than a few are on the disk of the store. */
+const LARGE_MIB = Number(process.env.CFS_LARGE_UPLOAD_MIB ?? 24);
+const SERVER_MIB_MAX = 512;
 const missing = missingPrograms(...RADOSGW_PROGRAMS);
 
 describe.skipIf(missing !== null)(titled('radosgw', missing), () => {
@@ -39,7 +50,7 @@ describe.skipIf(missing !== null)(titled('radosgw', missing), () => {
     new S3Store({ location: s3Location(url), credentials: gateway.credentials, clock });
 
   beforeAll(async () => {
-    gateway = await Radosgw.start();
+    gateway = await Radosgw.start(LARGE_MIB > 100 ? 2 * LARGE_UPLOADS * LARGE_MIB * MIB : 0);
     const location = s3Location(gateway.url);
     const pool = new Pool(location.origin);
     requests = new S3Requests({ location, credentials: gateway.credentials, clock: systemClock, pool });
@@ -149,6 +160,57 @@ describe.skipIf(missing !== null)(titled('radosgw', missing), () => {
         expect(await again.collectObjects()).toBe(4);
         await again.close();
       } finally {
+        await postgres.close();
+        rmSync(directory, { recursive: true });
+      }
+    },
+  );
+
+  test.skipIf(missingDatabase !== null)(
+    titled(`${LARGE_UPLOADS} uploads of ${LARGE_MIB} MiB at once need at most ${SERVER_MIB_MAX} MiB`, missingDatabase),
+    { timeout: 1_800_000 },
+    async () => {
+      const directory = mkdtempSync(join(tmpdir(), 'cfs-large-'));
+      const postgres = await PostgresServer.start();
+      const url = await postgres.newDatabase();
+      const { accessKeyId, secretAccessKey } = gateway.credentials;
+      const server = await ServerProcess.start(
+        {
+          dataDirectory: directory,
+          publicOrigin: 'http://cloud.example.com',
+          objects: gateway.url.replace('?', '/large?'),
+          database: { url },
+        },
+        { AWS_ACCESS_KEY_ID: accessKeyId, AWS_SECRET_ACCESS_KEY: secretAccessKey },
+      );
+      try {
+        const { administration, close } = await openPostgresAdministration(url);
+        const { uid, client } = await signUpAt(server.origin, administration, 'a@example.com');
+        await close();
+        const piece = Buffer.from(bytesOf(MIB));
+        const upload = async (nth: number): Promise<string> => {
+          const file = new URL(await client.createFile(`/folder/:sc:${uid}:2`, `large ${nth}`)).pathname;
+          const request = httpRequest(`${server.origin}${file}/data`, {
+            ...{ method: 'PUT', agent: false },
+            headers: { Authorization: client.token ?? '', 'Content-Length': LARGE_MIB * MIB },
+          });
+          const answered = once(request, 'response') as Promise<[IncomingMessage]>;
+          await pipeline(Readable.from(Array.from({ length: LARGE_MIB }, () => piece)), request);
+          expect((await answered)[0].statusCode).toBe(204);
+          return file;
+        };
+        const startMs = performance.now();
+        const files = await Promise.all(Array.from({ length: LARGE_UPLOADS }, (_, nth) => upload(nth)));
+        const speed = (LARGE_UPLOADS * LARGE_MIB) / ((performance.now() - startMs) / 1000);
+        const peakMib = server.peakBytes / MIB;
+        tellFigures(`${LARGE_UPLOADS} × ${LARGE_MIB} MiB: ${speed.toFixed(1)} MiB/s, server ${peakMib.toFixed(0)} MiB`);
+        expect(peakMib).toBeLessThan(SERVER_MIB_MAX);
+        for (const file of files) {
+          const end = { Range: `bytes=${LARGE_MIB * MIB - 1000}-` };
+          expect((await client.get(`${file}/data`, end)).bytes.equals(piece.subarray(-1000))).toBe(true);
+        }
+      } finally {
+        await server.close();
         await postgres.close();
         rmSync(directory, { recursive: true });
       }

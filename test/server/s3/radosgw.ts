@@ -15,7 +15,7 @@ const BUCKET = 'cfs-test';
 /** Programs of the Debian packages radosgw, ceph-mon, ceph-osd and ceph-common. */
 export const RADOSGW_PROGRAMS = ['radosgw', 'radosgw-admin', 'ceph', 'ceph-mon', 'ceph-osd', 'monmaptool'] as const;
 
-/** An S3 store that many operators have: one monitor, one OSD in memory and a gateway, in a temporary directory. */
+/** An S3 store that many operators have: one monitor, one OSD in memory or on the disk, and a gateway, in a temporary directory. */
 export class Radosgw {
   readonly url: string;
   readonly port: number;
@@ -25,18 +25,19 @@ export class Radosgw {
   readonly #children: ChildProcess[] = [];
   readonly #monitorPort: number;
 
-  private constructor(directory: string, ports: readonly [number, number]) {
+  private constructor(directory: string, ports: readonly [number, number], diskBytes: number) {
     this.#monitorPort = ports[0];
     this.#directory = directory;
     this.#config = join(directory, 'ceph.conf');
     this.port = ports[1];
     this.url = `s3://${BUCKET}?endpoint=http://127.0.0.1:${ports[1]}`;
-    writeFileSync(this.#config, configOf(directory, ports[0]));
+    writeFileSync(this.#config, configOf(directory, ports[0], diskBytes));
   }
 
-  static async start(): Promise<Radosgw> {
+  /** @param diskBytes room for objects in a file; 0: they are in memory */
+  static async start(diskBytes = 0): Promise<Radosgw> {
     const directory = mkdtempSync(join(tmpdir(), 'cfs-radosgw-'));
-    const gateway = new Radosgw(directory, [await freePort(), await freePort()]);
+    const gateway = new Radosgw(directory, [await freePort(), await freePort()], diskBytes);
     try {
       await gateway.#start();
       return gateway;
@@ -120,7 +121,11 @@ function addressOf(port: number): string {
  * All options in one file: nothing below /etc or /var is read or written. A gateway requires encryption by default, which needs
  * authentication; hence `ms_mon_client_mode`.
  */
-function configOf(directory: string, monitorPort: number): string {
+function configOf(directory: string, monitorPort: number, diskBytes: number): string {
+  const place =
+    diskBytes === 0
+      ? 'osd_objectstore = memstore\nmemstore_device_bytes = 2147483648'
+      : `osd_objectstore = bluestore\nbluestore_block_size = ${diskBytes}\nosd_memory_target = 939524096`;
   return `[global]
 fsid = ${FSID}
 mon_host = ${addressOf(monitorPort)}
@@ -135,13 +140,13 @@ osd_data = ${directory}/osd
 run_dir = ${directory}
 admin_socket =
 log_file = ${directory}/$name.log
-osd_objectstore = memstore
-memstore_device_bytes = 2147483648
+${place}
 osd_pool_default_size = 1
 osd_pool_default_min_size = 1
 osd_pool_default_pg_num = 1
 osd_pool_default_pg_autoscale_mode = off
 osd_crush_chooseleaf_type = 0
+osd_crush_update_on_start = false
 mon_allow_pool_size_one = true
 mon_data_avail_warn = 0
 mon_data_avail_crit = 0
