@@ -197,8 +197,9 @@ const outputs = new Set([
   'web/page/vendor.js',
 ]);
 const hash = createHash('sha256');
-for (const name of ['tsconfig.json', 'tsconfig.build.json', 'scripts/bundle.mjs', 'scripts/page.mjs'])
-  hash.update(readFileSync(join(root, name)));
+// The lock file names the packages inside the bundles.
+const inputs = ['tsconfig.json', 'tsconfig.build.json', 'package-lock.json', 'scripts/bundle.mjs', 'scripts/page.mjs'];
+for (const name of inputs) hash.update(readFileSync(join(root, name)));
 for (const name of sources) hash.update(`\0${name}\0`).update(readFileSync(join(root, 'src', name)));
 const built = hash.digest('hex');
 const buildStamp = join(dist, '.stamp');

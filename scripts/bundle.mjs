@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { rolldown } from 'rolldown';
+import { licencesOf } from './package/licences.mjs';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const CHUNK = 'chunk-';
@@ -24,11 +25,19 @@ const written = {
   comments: false, // the source maps lead to src/, which has them
 };
 
-// Each of the two threads of the mounting process is one file.
+// Each of the two threads of the mounting process is one file. `packages`: those inside, by their paths.
+/** @type {Set<string>} */
+const packages = new Set();
 for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
   await bundleInto(`${root}dist/${name}.bundle.cjs`, `${root}src/${name}.ts`);
   await bundleInto(`${root}dist/${name}.cjs`, `${root}src/mount/compiled-program.ts`);
 }
+
+const licences = [...packages].sort().flatMap((path) => licencesOf(root, path));
+writeFileSync(
+  `${root}dist/mount/licences.txt`,
+  `The bundles in this directory contain these packages.\n${licences.join('')}`,
+);
 
 // A command loads its own part of `cfs`.
 const programs = `${root}dist/cli/`;
@@ -48,10 +57,23 @@ await bundle.write({
 
 for (const name of readdirSync(programs)) if (name.endsWith('.cjs')) writeInAscii(programs + name);
 
-/** @param {string} file @param {string} input */
+/**
+ * With the packages that both threads load, except those with native halves.
+ * @param {string} file
+ * @param {string} input
+ */
 async function bundleInto(file, input) {
-  const bundle = await rolldown({ ...shared, input });
-  await bundle.write({ ...written, file, codeSplitting: false });
+  const bundle = await rolldown({
+    ...shared,
+    input,
+    external: [/^node:/, 'lmdb', 'msgpackr', 'fuse-native'],
+    plugins: [{ name: 'packages as CommonJS', transform: loadedInPlace }],
+  });
+  const { output } = await bundle.write({ ...written, file, codeSplitting: false });
+  for (const id of output[0].moduleIds) {
+    const [path] = /node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id.slice(root.length)) ?? [];
+    if (path !== undefined) packages.add(path);
+  }
   writeInAscii(file);
 }
 
@@ -65,6 +87,15 @@ function writeInAscii(file) {
     (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
   );
   writeFileSync(file, escaped);
+}
+
+/**
+ * `commonJs('package')` of `base/common-js.ts` is a `require` that the bundler can follow.
+ * @param {string} code
+ */
+function loadedInPlace(code) {
+  if (!code.includes("commonJs('")) return null;
+  return { code: code.replaceAll("commonJs('", "require('"), map: null };
 }
 
 /**

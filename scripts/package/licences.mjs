@@ -44,15 +44,17 @@ export function licenceTexts(directory) {
       readFileSync(join(directory, 'dist/web/page/licences.txt'), 'utf8'),
     ),
   );
-  for (const path of packagesOf(directory)) parts.push(...sectionsOf(directory, path));
+  for (const path of packagesOf(directory)) parts.push(...licencesOf(directory, path));
   return `The licences of cfs-mount and of everything that this package contains.\n${parts.join('')}`;
 }
 
 /**
  * @param {string} directory
  * @param {string} path of a package below it
+ * @returns {string[]} its licences, each with a title
+ * @throws {Error} if its licence has no text
  */
-function sectionsOf(directory, path) {
+export function licencesOf(directory, path) {
   const manifest = JSON.parse(readFileSync(join(directory, path, 'package.json'), 'utf8'));
   const title = `${manifest.name} ${manifest.version}, ${manifest.license}`;
   const files = readdirSync(join(directory, path), { recursive: true, encoding: 'utf8' })
