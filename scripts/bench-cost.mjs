@@ -92,12 +92,16 @@ function measure({ path, line }, { directory }, env, isLast) {
   results.note(`cfs status, ${line}`, 'ms', BARE, bare.ms);
   if (isLast) {
     run(`find '${directory}' | wc -l`);
+    const asked = operationsOf(withNode);
     spawnSync('sleep', [String(IDLE.waitS)]);
     const before = { ms: processorMs(pid), written: writtenBytes(pid) };
     spawnSync('sleep', [String(IDLE.forS)]);
     const percent = (processorMs(pid) - before.ms) / (IDLE.forS * 10);
     results.note(`processor time at rest, ${line}`, '% of a core', OURS, percent);
     results.note(`bytes written at rest, ${line}`, 'bytes', OURS, writtenBytes(pid) - before.written);
+    // Another program that looks into the mount, such as a search through /tmp, makes it read LMDB: two pages of its lock file.
+    const others = operationsOf(withNode) - asked;
+    results.note(`… operations of other programs meanwhile, ${line}`, 'number', OURS, others);
     results.note(
       `private memory at rest, 10⁴ nodes known, ${line}`,
       'MiB',
@@ -105,8 +109,8 @@ function measure({ path, line }, { directory }, env, isLast) {
       kibOf(pid, 'status', 'RssAnon') / 1024,
     );
     results.note(`proportional memory at rest, ${line}`, 'MiB', OURS, kibOf(pid, 'smaps_rollup', 'Pss') / 1024);
-    const asked = /^cfs_requests_total\S* (\d+)$/m.exec(timed(`'${bin}cfs' metrics`).out) ?? [];
-    results.note(`requests of a warm start, ${line}`, 'number', OURS, Number(asked[1]));
+    const sent = /^cfs_requests_total\S* (\d+)$/m.exec(timed(`'${bin}cfs' metrics`).out) ?? [];
+    results.note(`requests of a warm start, ${line}`, 'number', OURS, Number(sent[1]));
   }
   endMount(directory, pid);
 }
@@ -123,6 +127,12 @@ function timedIn(env, command) {
     return sum + Number(minutes) * 60_000 + Number(seconds) * 1000;
   }, 0);
   return { ms, cpuMs, out: done.stdout };
+}
+
+/** Operations that the mount has answered. @param {NodeJS.ProcessEnv} env */
+function operationsOf(env) {
+  const counts = timedIn(env, `'${bin}cfs' metrics`).out.matchAll(/^cfs_operation_seconds_count\S* (\d+)$/gm);
+  return [...counts].reduce((sum, [, count]) => sum + Number(count), 0);
 }
 
 /**
