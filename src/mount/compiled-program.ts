@@ -9,12 +9,13 @@ import { withUsualLimits } from './optimise-late.ts';
 
 /**
  * The first file of each thread of the mounting process (ADR 23). It runs the bundle beside it, `NAME.bundle.cjs`, with the code that V8
- * compiled at an earlier start. That code is stored some seconds after the start of the thread, if there was none.
+ * compiled at an earlier start. That code is stored some seconds and a minute after the start of the thread, if there was none.
  *
  * A file of compiled code begins with a SHA-256 of the bundle and of the code: V8 checks only its own version, its flags and the length of the source.
  */
 
-const STORED_AFTER_MS = 3_000;
+/** After a start, and when a program has used the mount: V8 compiles a function at its first call. */
+const STORED_AFTER_MS = [3_000, 60_000];
 const DIGEST_BYTES = 32;
 
 function run(file: string): void {
@@ -24,7 +25,7 @@ function run(file: string): void {
   const cachedData = readCode(stored, source);
   const script = new Script(wrapped, { filename: file, ...(cachedData !== null && { cachedData }) });
   if (stored !== null && (cachedData === null || script.cachedDataRejected === true))
-    setTimeout(() => writeCode(stored, source, script), STORED_AFTER_MS).unref();
+    for (const ms of STORED_AFTER_MS) setTimeout(() => writeCode(stored, source, script), ms).unref();
   const module = { exports: {} };
   script.runInThisContext()(module.exports, createRequire(file), module, file, dirname(file));
 }
