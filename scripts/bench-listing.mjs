@@ -1,5 +1,6 @@
 // `npm run bench -- listing [--quick]`: first listings with the server 30 ms away and pages of 500, compared with rclone's mount of the
-// same server in the same rounds. `--quick`: one round, without the folder of 100,000 entries.
+// same server in the same rounds. The last round also removes a folder of 100,000 entries, and finds 90,000 files. `--quick`: one round,
+// without these.
 import { readFileSync } from 'node:fs';
 import { Ground, run } from './measure/ground.mjs';
 import { OURS, Results } from './measure/results.mjs';
@@ -11,12 +12,16 @@ const FLAT = 10_000;
 const HUGE = 100_000;
 const FOLDERS = 40;
 const FILES = 50;
+const DEEP = { folders: 900, files: 100 };
 const AT_ONCE = 16;
 
 const FIRST = `first ls -l of ${FLAT} entries`;
 const REQUESTS = '… requests';
 const LARGEST = `first ls of ${HUGE} entries`;
 const LARGEST_MEMORY = '… private memory, peak';
+const REMOVED = `rm -r of ${HUGE} listed entries, here`;
+const FOUND = `first find over ${DEEP.folders * DEEP.files} files`;
+const FOUND_MEMORY = '… private memory during find, peak';
 /** A walk visits all folders of its directory once. @type {[measure: string, command: string][]} */
 const WALKS = [
   ['walk forward', 'for d in $(ls); do ls -l $d; done | wc -l'],
@@ -36,7 +41,12 @@ try {
     for (let folder = 0; folder < FOLDERS; folder++)
       await fill(await ground.newFolder(walked, `folder-${String(folder).padStart(2, '0')}`), FILES);
   }
-  if (!quick) await fill(await ground.newFolder(home, 'huge'), HUGE);
+  if (!quick) {
+    await fill(await ground.newFolder(home, 'huge'), HUGE);
+    const deep = await ground.newFolder(home, 'deep');
+    for (let folder = 0; folder < DEEP.folders; folder++)
+      await fill(await ground.newFolder(deep, `folder-${folder}`), DEEP.files);
+  }
   await ground.move(['--latency', '30ms']);
   // The server answers the first listing of a folder more slowly, and our mount comes before rclone in each round.
   for (const folder of ['flat', ...WALKS.map((_, at) => `walk-${at}`)]) await ground.serverFiles(folder);
@@ -63,12 +73,27 @@ try {
     if (!quick) results.note(LARGEST, 's', 'rclone', run(`ls ${theirs.directory}/huge | wc -l`).seconds);
     await ground.discard(theirs);
   }
+  if (!quick) {
+    const found = ground.mount('found');
+    const { seconds, out } = run(`find ${found.directory}/deep -type f | wc -l`);
+    if (Number(out) !== DEEP.folders * DEEP.files) throw new Error(`find: ${out.trim()} files`);
+    results.note(FOUND, 's', OURS, seconds);
+    results.note(FOUND_MEMORY, 'MiB', OURS, peakMiB(found.pid));
+    await ground.discard(found);
+
+    const removing = ground.mount('removing');
+    run(`ls ${removing.directory}/huge | wc -l`);
+    results.note(REMOVED, 's', OURS, run(`rm -r ${removing.directory}/huge`).seconds);
+    await ground.discard(removing);
+  }
   results.gate(FIRST, 'at most', 0.5, 'rclone');
   results.gate(REQUESTS, 'at most', Math.ceil(FLAT / PAGE_ENTRIES) + 3);
   for (const [walk] of WALKS) results.gate(walkMeasure(walk), 'at most', 0.35, 'rclone');
   if (!quick) {
     results.gate(LARGEST, 'at most', 8);
     results.gate(LARGEST_MEMORY, 'at most', 150);
+    results.gate(FOUND_MEMORY, 'at most', 130);
+    results.gate(REMOVED, 'at most', 8);
   }
   process.exitCode = results.finish();
 } finally {
