@@ -10,16 +10,19 @@ export interface WritingState {
   readonly isJustEmptied: boolean;
 }
 
-/** An open draft with changes that no journal record holds. */
-export interface UnflushedDraft {
-  readonly content: ContentId;
-  readonly ino: Inode;
+export interface DraftState {
   readonly sizeBytes: number;
   readonly baseBytes: number;
   /** Own extents, flat and sorted: [start, end, start, end, …]. */
   readonly extents: readonly number[];
   /** Own bytes at their own offsets; null: they are in the file of the draft. */
   readonly memory: Uint8Array | null;
+}
+
+/** An open draft with changes that no journal record holds. */
+export interface UnflushedDraft extends DraftState {
+  readonly content: ContentId;
+  readonly ino: Inode;
   readonly writing: WritingState;
 }
 
@@ -30,12 +33,12 @@ export interface DraftRecord {
   /** The drafts of earlier processes. */
   inherited(): readonly UnflushedDraft[];
   /**
-   * The draft as it is after a change.
+   * The draft of a file as it is after a change. Called for every write: it makes no objects.
    *
    * @param changed the part of `memory` that differs from the last call; null: none
    * @returns false if there is no room for it: its changes end with this process
    */
-  changed(draft: UnflushedDraft, changed: Extent | null): boolean;
+  changed(content: ContentId, ino: Inode, draft: DraftState, writing: WritingState, changed: Extent | null): boolean;
   /** The journal record that is written next has the changes of the draft. */
   storing(content: ContentId): void;
   /** The changes of the draft are stored, or given up. */

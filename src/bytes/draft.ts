@@ -80,9 +80,11 @@ export class Draft {
     return changed;
   }
 
-  /** Moves own bytes beyond `max` from memory to the file. @throws StorageError full: they stay in memory */
-  keepsInMemory(max: number): void {
-    if (this.#memory !== null && (this.#extents.at(-1) ?? 0) > max) this.#wholeOrNot(() => this.#spill());
+  /** Moves own bytes beyond `max` from memory to the file. @returns whether there were any @throws StorageError full: they stay in memory */
+  spillsBeyond(max: number): boolean {
+    if (this.#memory === null || (this.#extents.at(-1) ?? 0) <= max) return false;
+    this.#wholeOrNot(() => this.#spill());
+    return true;
   }
 
   /** Its state is not that of its record: an earlier process changed it. */

@@ -56,17 +56,16 @@ export class OpenDrafts {
 
   /** Records the latest change of a draft. @returns false if a successor would not find it */
   keep(id: ContentId, ino: Inode, writing: WritingState): boolean {
-    if (this.#record === null) return true;
-    const draft = this.get(id);
-    if (draft === undefined) return true;
+    const record = this.#record;
+    const draft = record === null ? undefined : this.get(id);
+    if (record === null || draft === undefined) return true;
+    if (record.changed(id, ino, draft, writing, draft.takeChanged())) return true;
     try {
-      draft.keepsInMemory(this.#record.memoryBytesMax);
+      if (!draft.spillsBeyond(record.memoryBytesMax)) return false;
     } catch {
       return false;
     }
-    const { sizeBytes, baseBytes, extents, memory } = draft;
-    const state = { content: id, ino, sizeBytes, baseBytes, extents, memory, writing };
-    return this.#record.changed(state, draft.takeChanged());
+    return record.changed(id, ino, draft, writing, null);
   }
 
   /** Continues with the changes of an earlier process. @returns false if they were stored or given up meanwhile */
@@ -109,12 +108,12 @@ export class OpenDrafts {
 
   /** Writes the record of a draft that is ahead of it. A base that is no longer visible is dropped. */
   flush(tx: Transaction, id: ContentId): void {
-    if (this.#record !== null) {
-      this.#record.storing(id);
-      tx.afterCommit(() => this.#record?.dropped(id));
-    }
     const draft = this.get(id);
-    if (draft === undefined || !draft.isUnflushed) return;
+    this.#record?.storing(id);
+    if (draft === undefined || !draft.isUnflushed) {
+      if (this.#record !== null) tx.afterCommit(() => this.#record?.dropped(id));
+      return;
+    }
     const stored = tx.get('content', id);
     if (stored === undefined) throw new StorageError(`content ${id} is not there`);
     const { record, inline } = draft.toRecord(stored);
@@ -126,6 +125,7 @@ export class OpenDrafts {
     const flushed = draft.flushing();
     tx.afterCommit(() => {
       flushed();
+      this.#record?.dropped(id);
       this.#usage.setDraft(id, draft.ownBytes);
       if (base !== null) this.#dropBase(id);
     });

@@ -25,7 +25,6 @@ import {
   changedAt,
   isJustEmptied,
   resumedAt,
-  stateOf,
   type UnflushedAttributes,
   type Writing,
   writtenAt,
@@ -299,7 +298,8 @@ export class OpenFile {
     this.#writing = changedAt(this.#writing, this.#deps.clock.elapsedMs(), isEmptied);
     const { unflushed } = this.#deps.contents;
     if (!unflushed.isRecorded || this.#content === null) return;
-    const state = stateOf(this.#writing, this.#unflushed);
+    const { wasEmptied } = this.#writing;
+    const state = { mtime: now, ctime: now, wasEmptied, isJustEmptied: isJustEmptied(this.#writing) };
     if (!unflushed.keep(this.#content, this.ino, state)) this.#deps.onUnkept?.(this);
   }
 

@@ -40,11 +40,6 @@ export function isJustEmptied(writing: Writing | null): boolean {
   return writing?.wasEmptied === true && writing.sinceMs === null;
 }
 
-/** What a successor of this process needs of it. */
-export function stateOf(writing: Writing, { mtime, ctime }: Pick<WritingState, 'mtime' | 'ctime'>): WritingState {
-  return { mtime, ctime, wasEmptied: writing.wasEmptied, isJustEmptied: isJustEmptied(writing) };
-}
-
 /** The changes of an earlier process: as if they were made at `nowMs` by `elapsedMs`. */
 export function resumedAt({ wasEmptied, isJustEmptied }: WritingState, nowMs: number): Writing {
   return { sinceMs: isJustEmptied ? null : nowMs, lastMs: nowMs, syncedMs: null, wasEmptied };

@@ -58,7 +58,7 @@ export class Handles {
       if (record !== null) handle.onRewind = () => record.rewound(id);
       return;
     }
-    if (record !== null) handle.onChange = () => record.changed(id);
+    if (record !== null && !handle.hasChanged) handle.onChange = () => record.changed(id);
   }
 
   /** Notes each flush of a file before `next`. */

@@ -1,4 +1,4 @@
-import type { DraftRecord, UnflushedDraft } from '../base/draft-record.ts';
+import type { DraftRecord, DraftState, UnflushedDraft, WritingState } from '../base/draft-record.ts';
 import type { ContentId, Extent, Inode } from '../base/vocabulary.ts';
 
 /**
@@ -124,8 +124,8 @@ export class DraftRows implements DraftRecord {
     });
   }
 
-  changed(draft: UnflushedDraft, changed: Extent | null): boolean {
-    const { content, extents, memory } = draft;
+  changed(content: ContentId, ino: Inode, draft: DraftState, writing: WritingState, changed: Extent | null): boolean {
+    const { extents, memory } = draft;
     const ownEnd = extents.at(-1) ?? 0;
     let row = this.#rows.get(content);
     if (extents.length > EXTENT_NUMBERS_MAX || (memory !== null && ownEnd > MEMORY_BYTES)) {
@@ -136,12 +136,20 @@ export class DraftRows implements DraftRecord {
     row ??= this.#newRow();
     if (row === undefined) return false;
     if (memory !== null) {
-      const isWhole = isNew || this.#incomplete.delete(row);
-      const { start, end } = isWhole ? { start: 0, end: ownEnd } : (changed ?? { start: 0, end: 0 });
+      const isWhole = isNew || (this.#incomplete.size > 0 && this.#incomplete.delete(row));
+      const start = isWhole ? 0 : (changed?.start ?? 0);
+      const end = isWhole ? ownEnd : (changed?.end ?? 0);
       if (end > start) this.#bytes.set(memory.subarray(start, end), bodyOf(row) + start);
     }
-    this.#writeState(row, draft, isNew);
-    if (isNew) this.#rows.set(content, row);
+    const next = !isNew && this.#head(row, VALID) === 1 ? 2 : 1;
+    this.#writeState(stateOf(row, next), draft, writing);
+    if (isNew) {
+      this.#setHead(row, CONTENT, content);
+      this.#setHead(row, INODE, ino);
+      this.#setHead(row, STORED_BY, 0);
+      this.#rows.set(content, row);
+    }
+    this.#setHead(row, VALID, next);
     const append = this.#appending.size > 0 ? this.#appending.get(content) : undefined;
     if (append === undefined) return true;
     this.#numbers[append + IS_MADE] = 1;
@@ -161,11 +169,13 @@ export class DraftRows implements DraftRecord {
     this.#rows.delete(content);
     this.#incomplete.delete(row);
     this.#free.push(row);
-    if (this.#storing.length > 0) this.#storing = this.#storing.filter((each) => each !== row);
+    const at = this.#storing.indexOf(row);
+    if (at >= 0) this.#storing.splice(at, 1);
   }
 
   /** A journal record with this number is about to be written. */
   writing(sequence: number): void {
+    if (this.#storing.length === 0) return;
     for (const row of this.#storing) this.#setHead(row, STORED_BY, sequence);
   }
 
@@ -215,19 +225,17 @@ export class DraftRows implements DraftRecord {
     return this.#end++;
   }
 
-  /** Writes the state that is not valid, and makes it the valid one. */
-  #writeState(row: number, draft: UnflushedDraft, isNew: boolean): void {
-    const { content, ino, sizeBytes, baseBytes, extents, memory, writing } = draft;
+  /** Writes the state that is not valid yet. */
+  #writeState(at: number, draft: DraftState, writing: WritingState): void {
+    const { extents } = draft;
     const numbers = this.#numbers;
-    const next = !isNew && this.#head(row, VALID) === 1 ? 2 : 1;
-    const at = stateOf(row, next);
     const change = numbers[NEXT_CHANGE] as number;
     numbers[NEXT_CHANGE] = change + 1;
     numbers[at + CHANGE] = change;
-    numbers[at + SIZE] = sizeBytes;
-    numbers[at + BASE_SIZE] = baseBytes;
+    numbers[at + SIZE] = draft.sizeBytes;
+    numbers[at + BASE_SIZE] = draft.baseBytes;
     numbers[at + FLAGS] =
-      (memory === null ? 0 : IN_MEMORY) |
+      (draft.memory === null ? 0 : IN_MEMORY) |
       (writing.wasEmptied ? EMPTIED : 0) |
       (writing.isJustEmptied ? JUST_EMPTIED : 0);
     numbers[at + TIMES] = writing.mtime.sec;
@@ -236,12 +244,6 @@ export class DraftRows implements DraftRecord {
     numbers[at + TIMES + 3] = writing.ctime.nsec;
     numbers[at + EXTENT_NUMBERS] = extents.length;
     for (let i = 0; i < extents.length; i++) numbers[at + EXTENTS + i] = extents[i] as number;
-    if (isNew) {
-      this.#setHead(row, CONTENT, content);
-      this.#setHead(row, INODE, ino);
-      this.#setHead(row, STORED_BY, 0);
-    }
-    this.#setHead(row, VALID, next);
   }
 
   #validState(row: number): number {

@@ -139,12 +139,18 @@ export class HandoverState implements HandleRecord {
 
   // The changes
 
-  /** A record is about to be written. `inode`: the newest inode in it. */
-  writing(sequence: number, inode: number): void {
+  /** Whether the next record is the change of the request that is being served. */
+  get needsInode(): boolean {
+    const request = this.#served;
+    return request !== null && request !== this.#recorded && ONCE.has(request.opcode);
+  }
+
+  /** A record is about to be written. `inode`: the newest inode in it; null: not asked for. */
+  writing(sequence: number, inode: number | null): void {
     const request = this.#served;
     this.drafts.writing(sequence);
     this.#writing = -1;
-    if (request === null || request === this.#recorded || !ONCE.has(request.opcode)) return;
+    if (request === null || inode === null) return;
     const words = this.#words;
     const next = words[NEXT_CHANGE] as number;
     const row = CHANGES_START + (next % CHANGES) * CHANGE_WORDS;

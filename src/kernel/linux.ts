@@ -98,7 +98,7 @@ export interface RecordedChanges {
   /** The number of the last record that the start found. */
   readonly foundRecord: number;
   /** Called around each record. */
-  witness: Pick<HandoverState, 'writing' | 'refused'> | null;
+  witness: Pick<HandoverState, 'needsInode' | 'writing' | 'refused'> | null;
 }
 
 /**

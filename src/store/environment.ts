@@ -51,8 +51,10 @@ export interface StoreOptions {
 
 /** Notes which records belong to requests of the kernel (`--continuity`). */
 export interface RecordWitness {
-  /** @param inode the newest inode in the record; 0: none */
-  writing(sequence: number, inode: number): void;
+  /** Whether `writing` gets the inode of the next record. */
+  readonly needsInode: boolean;
+  /** @param inode the newest inode in the record (0: none); null where it is not needed */
+  writing(sequence: number, inode: number | null): void;
   refused(): void;
 }
 
@@ -385,7 +387,8 @@ export class Store implements StoreWriter {
     // A short wait at first: this thread also feeds the checkpoint.
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
     const { witness } = this;
-    if (witness !== null && kind !== 'learnt') witness.writing(journal.last + 1, newestNode(rows));
+    if (witness !== null && kind !== 'learnt')
+      witness.writing(journal.last + 1, witness.needsInode ? newestNode(rows) : null);
     try {
       return journal.append(recordBytes, (target) => encodeRows(rows, target), kind !== 'freeing');
     } catch (error) {

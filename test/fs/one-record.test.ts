@@ -21,7 +21,7 @@ test('an operation that may not be carried out twice is one journal record, with
   await fs.setxattr(childOf('file'), 'user.old', Buffer.from('x'), 'set');
   const temporary = await fs.tmpfile(ROOT_INODE, 0o644, openFlags(rawFlags('w+')), ctx);
   const records: number[] = [];
-  store.witness = { writing: (_sequence, inode) => records.push(inode), refused: () => {} };
+  store.witness = { needsInode: true, writing: (_sequence, inode) => records.push(inode ?? 0), refused: () => {} };
   const make = { mode: 0o644 } as const;
   const operations: Readonly<Record<string, readonly [act: () => unknown, made?: string]>> = {
     create: [() => fs.create(ROOT_INODE, 'created', make.mode, openFlags(rawFlags('wx')), ctx), 'created'],

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { UnflushedDraft } from '../../src/base/draft-record.ts';
-import type { ContentId, Inode } from '../../src/base/vocabulary.ts';
+import type { ContentId, Extent, Inode } from '../../src/base/vocabulary.ts';
 import { DRAFT_ROWS_BYTES, DraftRows } from '../../src/kernel/draft-rows.ts';
 
 const [CONTENT, OTHER] = [2 ** 40 + 5, 6] as ContentId[] as [ContentId, ContentId];
@@ -18,6 +18,9 @@ const draftOf = (given: Partial<UnflushedDraft>): UnflushedDraft => ({
   ...{ memory: bytesOf('abc.......def'), writing: WRITING, ...given },
 });
 
+const change = (rows: DraftRows, draft: UnflushedDraft, changed: Extent | null): boolean =>
+  rows.changed(draft.content, draft.ino, draft, draft.writing, changed);
+
 /** The process dies; its successor finds the same memory. */
 const successorOf = (region: ArrayBuffer, lastRecord: number): DraftRows => {
   const rows = new DraftRows(region, 0, true);
@@ -28,10 +31,10 @@ const successorOf = (region: ArrayBuffer, lastRecord: number): DraftRows => {
 test('a successor finds the latest state of each draft with its bytes', () => {
   const region = new ArrayBuffer(DRAFT_ROWS_BYTES);
   const rows = new DraftRows(region, 0, false);
-  rows.changed(draftOf({}), { start: 0, end: 13 });
-  rows.changed(draftOf({ content: OTHER, memory: null, extents: [2 ** 41, 2 ** 41 + 1] }), null);
+  change(rows, draftOf({}), { start: 0, end: 13 });
+  change(rows, draftOf({ content: OTHER, memory: null, extents: [2 ** 41, 2 ** 41 + 1] }), null);
   const latest = draftOf({ memory: bytesOf('abX.......def'), sizeBytes: 13 });
-  rows.changed(latest, { start: 2, end: 3 });
+  change(rows, latest, { start: 2, end: 3 });
 
   expect(successorOf(region, 0).inherited()).toEqual([
     latest,
@@ -42,7 +45,7 @@ test('a successor finds the latest state of each draft with its bytes', () => {
 test('a state that SIGKILL cut short is not the one that a successor finds', () => {
   const region = new ArrayBuffer(DRAFT_ROWS_BYTES);
   const rows = new DraftRows(region, 0, false);
-  rows.changed(draftOf({}), { start: 0, end: 13 });
+  change(rows, draftOf({}), { start: 0, end: 13 });
   const dies = { ...draftOf({ sizeBytes: 1 }) };
   Object.defineProperty(dies, 'extents', {
     value: new Proxy([0, 3], {
@@ -52,7 +55,7 @@ test('a state that SIGKILL cut short is not the one that a successor finds', () 
       },
     }),
   });
-  expect(() => rows.changed(dies, null)).toThrow('the process dies here');
+  expect(() => change(rows, dies, null)).toThrow('the process dies here');
 
   expect(successorOf(region, 0).inherited()).toEqual([draftOf({})]);
 });
@@ -60,8 +63,8 @@ test('a state that SIGKILL cut short is not the one that a successor finds', () 
 test('changes that a journal record stored are not made again, and those whose record was not written are', () => {
   const region = new ArrayBuffer(DRAFT_ROWS_BYTES);
   const rows = new DraftRows(region, 0, false);
-  rows.changed(draftOf({}), { start: 0, end: 13 });
-  rows.changed(draftOf({ content: OTHER }), { start: 0, end: 13 });
+  change(rows, draftOf({}), { start: 0, end: 13 });
+  change(rows, draftOf({ content: OTHER }), { start: 0, end: 13 });
   rows.storing(CONTENT);
   rows.writing(7);
 
@@ -74,7 +77,7 @@ test('changes that a journal record stored are not made again, and those whose r
 test('a record that the disk refused stores nothing, nor does one after a transaction that failed before its record', () => {
   const region = new ArrayBuffer(DRAFT_ROWS_BYTES);
   const rows = new DraftRows(region, 0, false);
-  rows.changed(draftOf({}), { start: 0, end: 13 });
+  change(rows, draftOf({}), { start: 0, end: 13 });
   rows.storing(CONTENT);
   rows.writing(7);
   rows.refused();
@@ -90,15 +93,15 @@ test('an append is made once: its request does nothing after it has changed the 
   const region = new ArrayBuffer(DRAFT_ROWS_BYTES);
   const rows = new DraftRows(region, 0, false);
   expect(rows.appends(10, CONTENT)).toBe(true);
-  rows.changed(draftOf({}), { start: 0, end: 13 });
+  change(rows, draftOf({}), { start: 0, end: 13 });
   expect(rows.appends(12, CONTENT)).toBe(true);
-  rows.changed(draftOf({ content: OTHER }), { start: 0, end: 13 });
+  change(rows, draftOf({ content: OTHER }), { start: 0, end: 13 });
   expect(rows.appends(14, OTHER)).toBe(true);
 
   const successor = successorOf(region, 0);
   expect(successor.appends(10, CONTENT)).toBe(false);
   expect(successor.appends(12, CONTENT)).toBe(true);
-  successor.changed(draftOf({ sizeBytes: 300 }), null);
+  change(successor, draftOf({ sizeBytes: 300 }), null);
   successor.dropped(CONTENT);
 
   const third = successorOf(region, 0);
@@ -111,23 +114,23 @@ test('a draft with too many extents, or one too many, is not kept, and its row i
   const region = new ArrayBuffer(DRAFT_ROWS_BYTES);
   const rows = new DraftRows(region, 0, false);
   const extents = Array.from({ length: 10_000 }, (_, i) => i * 3);
-  expect(rows.changed(draftOf({}), { start: 0, end: 13 })).toBe(true);
-  expect(rows.changed(draftOf({ memory: bytesOf('ABC.......DEF'), extents }), { start: 0, end: 13 })).toBe(false);
+  expect(change(rows, draftOf({}), { start: 0, end: 13 })).toBe(true);
+  expect(change(rows, draftOf({ memory: bytesOf('ABC.......DEF'), extents }), { start: 0, end: 13 })).toBe(false);
   const latest = draftOf({ memory: bytesOf('ABC.......DEF'), sizeBytes: 14 });
-  expect(rows.changed(latest, null)).toBe(true);
+  expect(change(rows, latest, null)).toBe(true);
   expect(successorOf(region.slice(0), 0).inherited()).toEqual([latest]);
 
-  const kept = Array.from({ length: 2000 }, (_, i) => rows.changed(draftOf({ content: (i + 10) as ContentId }), null));
+  const kept = Array.from({ length: 2000 }, (_, i) => change(rows, draftOf({ content: (i + 10) as ContentId }), null));
   expect(kept.indexOf(false)).toBe(1023);
   rows.dropped(CONTENT);
-  expect(rows.changed(draftOf({ content: OTHER }), null)).toBe(true);
+  expect(change(rows, draftOf({ content: OTHER }), null)).toBe(true);
 });
 
 test('as many rows are used as drafts have changes at a time', () => {
   const region = new ArrayBuffer(DRAFT_ROWS_BYTES);
   const rows = new DraftRows(region, 0, false);
   for (let i = 1; i <= 5000; i++) {
-    rows.changed(draftOf({ content: i as ContentId, memory: null }), null);
+    change(rows, draftOf({ content: i as ContentId, memory: null }), null);
     rows.dropped((i - 1) as ContentId);
   }
 

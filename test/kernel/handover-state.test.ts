@@ -10,6 +10,10 @@ const requestOf = (uniqueLow: number, opcode: number = Opcode.CREATE, uniqueTop 
   unique: uniqueLow + uniqueTop * 2 ** 32,
 });
 
+/** As the store does it. */
+const record = (state: HandoverState, sequence: number, inode: number): void =>
+  state.writing(sequence, state.needsInode ? inode : null);
+
 /** The process dies; its successor finds the same memory. */
 const successorOf = (region: ArrayBuffer, generation: number, lastRecord: number): HandoverState => {
   const state = new HandoverState(region, START, generation);
@@ -22,10 +26,10 @@ test('a change is made by a predecessor exactly if the journal has its record', 
   const state = new HandoverState(region, START, 0);
   const [recorded, unrecorded] = [requestOf(10), requestOf(12, Opcode.UNLINK, 7)];
   state.begin(recorded);
-  state.writing(41, 99);
+  record(state, 41, 99);
   state.end();
   state.begin(unrecorded);
-  state.writing(42, 98);
+  record(state, 42, 98);
 
   const successor = successorOf(region, 1, 41);
 
@@ -37,10 +41,10 @@ test('a change that was not made stays so when another change gets the number of
   const region = regionOf();
   const state = new HandoverState(region, START, 0);
   state.begin(requestOf(10));
-  state.writing(17, 99);
+  record(state, 17, 99);
   const successor = successorOf(region, 1, 16);
   successor.begin(requestOf(20));
-  successor.writing(17, 100);
+  record(successor, 17, 100);
 
   const third = successorOf(region, 2, 17);
 
@@ -52,7 +56,7 @@ test('a change whose record the disk refused is not made when the next record ge
   const region = regionOf();
   const state = new HandoverState(region, START, 0);
   state.begin(requestOf(10));
-  state.writing(17, 99);
+  record(state, 17, 99);
   state.refused();
   state.end();
 
@@ -64,16 +68,16 @@ test('only the first record of a request that may not be repeated counts', () =>
   const state = new HandoverState(region, START, 0);
   const [created, read] = [requestOf(10), requestOf(12, Opcode.READ)];
   state.begin(created);
-  state.writing(1, 50);
-  state.writing(2, 51); // a consequence of the change
+  record(state, 1, 50);
+  record(state, 2, 51); // a consequence of the change
   state.end();
   state.begin(read);
-  state.writing(3, 52);
+  record(state, 3, 52);
   state.end();
-  state.writing(4, 53); // of no request
+  record(state, 4, 53); // of no request
 
-  const successor = successorOf(region, 1, 1);
-
+  expect(successorOf(region.slice(0), 1, 1).madeBy(requestOf(10))).toBe(50);
+  const successor = successorOf(region, 1, 4);
   expect(successor.madeBy(requestOf(10))).toBe(50);
   expect(successor.madeBy(requestOf(12, Opcode.READ))).toBeNull();
 });
