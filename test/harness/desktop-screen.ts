@@ -23,11 +23,24 @@ export class DesktopScreen {
   readonly home: string;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly #children: ChildProcess[];
+  /** The file managers of the windows. */
+  readonly #managers: ChildProcess[] = [];
+  #extensions: { readonly from: string; readonly place: string } | null = null;
 
   private constructor(home: string, env: Readonly<Record<string, string | undefined>>, children: ChildProcess[]) {
     this.home = home;
     this.env = env;
     this.#children = children;
+  }
+
+  /**
+   * The file manager loads the extensions of this folder from now on, and not those of the system. It does so in a mount namespace of its
+   * own, which follows the mounts of the machine: as root.
+   *
+   * @param place where the file manager looks for extensions
+   */
+  withExtensions(from: string, place: string): void {
+    this.#extensions = { from, place };
   }
 
   static async start(): Promise<DesktopScreen> {
@@ -69,19 +82,21 @@ export class DesktopScreen {
 
   /** Opens a folder in a window. @returns when the window is there */
   async open(folder: string, name: string): Promise<void> {
-    const child = spawn('nautilus', ['--new-window', folder], {
+    const [program = '', ...args] = [...this.#inNamespace(), 'nautilus', '--new-window', folder];
+    const child = spawn(program, args, {
       stdio: 'ignore',
       cwd: '/',
       env: { ...process.env, ...this.env },
     });
     this.#children.unshift(child);
+    this.#managers.push(child);
     await expect.poll(() => this.windows(), POLL).toContain(name);
   }
 
   /** The titles of all windows that can be seen. */
   async windows(): Promise<readonly string[]> {
     const script = 'for window in $(xdotool search --onlyvisible --name .); do xdotool getwindowname "$window"; done';
-    const { stdout } = await this.#run(['sh', '-c', script]);
+    const { stdout } = await this.run(['sh', '-c', script]);
     return stdout.split('\n').filter((line) => line !== '');
   }
 
@@ -93,13 +108,20 @@ export class DesktopScreen {
       'xdotool mousemove $((X + WIDTH - 60)) $((Y + HEIGHT - 60)) click 1; sleep 0.5',
       'for key; do xdotool key "$key"; sleep 0.5; done',
     ];
-    await this.#run(['sh', '-c', script.join('\n'), 'sh', window, ...keys]);
+    await this.run(['sh', '-c', script.join('\n'), 'sh', window, ...keys]);
   }
 
-  /** Closes all windows: the file manager ends with the last one. */
+  /** A program of the session, whatever its exit code. */
+  run(argv: readonly string[], timeoutMs?: number): Promise<CommandResult> {
+    return runCommand(argv, { env: this.env, anyExitCode: true, ...(timeoutMs !== undefined && { timeoutMs }) });
+  }
+
+  /** Closes all windows: the file manager ends with the last one, and sees later mounts when it starts again. */
   async closeAll(): Promise<void> {
     for (const window of await this.windows()) await this.press(window, 'ctrl+w');
     await expect.poll(() => this.windows(), POLL).toEqual([]);
+    await expect.poll(() => this.#managers.every(hasEnded), POLL).toBe(true);
+    this.#managers.length = 0;
   }
 
   /** How many dots of the screen have nearly this colour. */
@@ -117,16 +139,24 @@ export class DesktopScreen {
 
   async dispose(): Promise<void> {
     for (const child of this.#children) {
-      if (child.exitCode !== null || child.signalCode !== null) continue;
+      if (hasEnded(child)) continue;
       child.kill();
       await once(child, 'exit');
     }
     rmSync(this.home, { recursive: true, force: true, maxRetries: 5 });
   }
 
-  #run(argv: readonly string[]): Promise<CommandResult> {
-    return runCommand(argv, { env: this.env, anyExitCode: true });
+  /** The words before the name of the file manager. */
+  #inNamespace(): readonly string[] {
+    if (this.#extensions === null) return [];
+    const { from, place } = this.#extensions;
+    const script = 'mount --bind "$0" "$1" && shift && exec "$@"';
+    return ['unshare', '--mount', '--propagation', 'slave', 'sh', '-c', script, from, place];
   }
+}
+
+function hasEnded(child: ChildProcess): boolean {
+  return child.exitCode !== null || child.signalCode !== null;
 }
 
 async function firstLine(output: Readable): Promise<string> {
