@@ -11,12 +11,15 @@ const CHUNK = 'chunk-';
 const shared = {
   platform: /** @type {const} */ ('node'),
   tsconfig: `${root}tsconfig.json`,
-  external: /^[a-z@]/, // packages and Node's own: ours begin with a dot or a slash
   /** @type {(level: string, log: { message: string }) => never} */
   onLog(level, log) {
     throw new Error(`${level}: ${log.message}`);
   },
 };
+/** The packages inside the bundles, by their paths. @type {Set<string>} */
+const packages = new Set();
+/** Packages that every command loads. */
+const INSIDE_PROGRAMS = ['commander', 'smol-toml'];
 /** @type {import('rolldown').OutputOptions} */
 const written = {
   format: 'cjs',
@@ -25,29 +28,22 @@ const written = {
   comments: false, // the source maps lead to src/, which has them
 };
 
-// Each of the two threads of the mounting process is one file. `packages`: those inside, by their paths.
-/** @type {Set<string>} */
-const packages = new Set();
+// Each of the two threads of the mounting process is one file.
 for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
   await bundleInto(`${root}dist/${name}.bundle.cjs`, `${root}src/${name}.ts`);
   await bundleInto(`${root}dist/${name}.cjs`, `${root}src/mount/compiled-program.ts`);
 }
-
-const licences = [...packages].sort().flatMap((path) => licencesOf(root, path));
-writeFileSync(
-  `${root}dist/mount/licences.txt`,
-  `The bundles in this directory contain these packages.\n${licences.join('')}`,
-);
 
 // A command loads its own part of `cfs`.
 const programs = `${root}dist/cli/`;
 for (const name of readdirSync(programs)) if (name.startsWith(CHUNK)) rmSync(programs + name);
 const bundle = await rolldown({
   ...shared,
+  external: (id) => /^[a-z@]/.test(id) && !INSIDE_PROGRAMS.includes(id), // ours begin with a dot or a slash
   input: { cfs: `${root}src/cli/cfs-main.ts`, 'cfs-mount': `${root}src/cli/cfs-mount-main.ts` },
   plugins: [{ name: 'place of each module', transform: inItsPlace }],
 });
-await bundle.write({
+const { output } = await bundle.write({
   ...written,
   dir: programs,
   entryFileNames: '[name].cjs',
@@ -56,6 +52,9 @@ await bundle.write({
 });
 
 for (const name of readdirSync(programs)) if (name.endsWith('.cjs')) writeInAscii(programs + name);
+for (const part of output) if (part.type === 'chunk') notePackages(part.moduleIds);
+const licences = [...packages].sort().flatMap((path) => licencesOf(root, path));
+writeFileSync(`${root}dist/mount/licences.txt`, `The .cjs files contain these packages.\n${licences.join('')}`);
 
 /**
  * With the packages that both threads load, except those with native halves.
@@ -70,11 +69,16 @@ async function bundleInto(file, input) {
     plugins: [{ name: 'packages as CommonJS', transform: loadedInPlace }],
   });
   const { output } = await bundle.write({ ...written, file, codeSplitting: false });
-  for (const id of output[0].moduleIds) {
+  notePackages(output[0].moduleIds);
+  writeInAscii(file);
+}
+
+/** @param {readonly string[]} modules */
+function notePackages(modules) {
+  for (const id of modules) {
     const [path] = /node_modules\/(?:@[^/]+\/)?[^/]+/.exec(id.slice(root.length)) ?? [];
     if (path !== undefined) packages.add(path);
   }
-  writeInAscii(file);
 }
 
 /**

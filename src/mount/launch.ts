@@ -1,5 +1,4 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { createHash } from 'node:crypto';
 import { closeSync, mkdirSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -93,7 +92,7 @@ export async function launchMount(
       ...Object.fromEntries([...MANAGER_VARIABLES, ...SECRET_VARIABLES].map((name) => [name, undefined])),
       UV_THREADPOOL_SIZE: env.UV_THREADPOOL_SIZE ?? '16',
       ...mountEnvironment(request, READY_FD),
-      ...(request.options.continuity && keeperEnvironment(request, env, stored)),
+      ...(request.options.continuity && (await keeperEnvironment(request, env, stored))),
     },
   });
   if (log !== null) closeSync(log);
@@ -119,11 +118,12 @@ export async function launchMount(
 }
 
 /** For the keeper alone (native-deps/keeper). It stores the connection with the service manager, and its successor gets it by `stored`. */
-function keeperEnvironment(
+async function keeperEnvironment(
   { directory, storeDirectory, layouts }: MountRequest,
   { NOTIFY_SOCKET }: Readonly<Record<string, string | undefined>>,
   stored: StoredMount | null,
-): Record<string, string | undefined> {
+): Promise<Record<string, string | undefined>> {
+  const { createHash } = await import('node:crypto'); // a sixth of what the launcher loads
   const identity = JSON.stringify([directory, storeDirectory, layouts]);
   return {
     CFS_KEEPER_IDENTITY: createHash('sha256').update(identity).digest('hex'),

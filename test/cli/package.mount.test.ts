@@ -34,7 +34,8 @@ const SOURCES =
   '.npmrc package.json package-lock.json tsconfig.json tsconfig.build.json tsconfig.types.json tsconfig.page.json README.md LICENSE CHANGELOG.md SECURITY.md bin docs native-deps scripts src';
 /** The public API: docs/api.md has a runnable example of each. */
 const ENTRY_POINTS = ['mount', 'client', 'server'];
-const PACKED_BYTES_MAX = 2 * 1024 ** 2;
+/** The bundles of both threads contain their packages (ADR 23), about 0.3 MiB of it. */
+const PACKED_BYTES_MAX = 2.5 * 1024 ** 2;
 const INSTALLED_KIB_MAX = 40 * 1024;
 
 /** What code loads, relative to its file, or to the module of a bundle that it was before (scripts/bundle.mjs). */
