@@ -190,9 +190,9 @@ testUnless(missing)('requests without a reply are inherited in the order of the 
   const itemsOf = (region: ArrayBuffer, count: number): Uint32Array[] =>
     Array.from({ length: count }, (_, i) => new Uint32Array(region, i * N.ITEM_WORDS * 4, N.ITEM_WORDS));
 
-  // Served: 30 is answered, and so is 40, whose slot is still in use. 50 has no reply. 10 and 20 wait, of which 10 is long.
+  // Served: 30 and 60 are answered, and so is 40, whose slot is still in use. 50 has no reply. 10 and 20 wait, of which 10 is long.
   const [small, long, answered] = [request(20, 120), request(10, 20_000), request(30, 80)];
-  const more = [long, answered, request(40, 80), request(50, 80, Opcode.FORGET)];
+  const more = [long, answered, request(40, 80), request(50, 80, Opcode.FORGET), request(60, 80)];
   /** From where the reply is encoded to where the request is. */
   const distances: number[] = [];
   let seen = 0;
@@ -200,7 +200,7 @@ testUnless(missing)('requests without a reply are inherited in the order of the 
     const connection = opened(device, (count) => {
       for (const item of itemsOf(connection.region, count)) {
         const [, , unique] = new Uint32Array(connection.region, item[N.ITEM_REQUEST], 3);
-        [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, unique === 30 ? 0 : 1];
+        [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, unique === 30 || unique === 60 ? 0 : 1];
         distances.push((item[N.ITEM_REQUEST] as number) - (item[N.ITEM_OUT] as number));
         if (unique === 40) connection.answered(item[N.ITEM_SLOT] as number);
         const next = more[seen++];
