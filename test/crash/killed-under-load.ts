@@ -1,5 +1,5 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -59,7 +59,9 @@ export class MortalMount {
   }
 
   set nextDeaths(points: readonly string[]) {
-    writeFileSync(join(this.scratch, 'deaths'), JSON.stringify(points));
+    // The process may read it at any moment.
+    writeFileSync(join(this.scratch, 'deaths.new'), JSON.stringify(points));
+    renameSync(join(this.scratch, 'deaths.new'), join(this.scratch, 'deaths'));
   }
 
   async dispose(): Promise<void> {
