@@ -102,12 +102,13 @@ describe.skipIf(MISSING !== null)(titled('Nautilus with the extension', MISSING)
   async function walk(rounds: number): Promise<void> {
     await screen.press('many', 'F5');
     const script = [
-      'title() { xdotool getactivewindow getwindowname; }',
-      'waits() { for _ in $(seq 600); do case "$(title)" in "$1"*) return;; esac; sleep 0.1; done; echo "not $1 but $(title)"; exit 1; }',
-      'for n in $(seq $0); do xdotool key ctrl+f; xdotool type "$n"; waits "Search for"',
-      // The search takes the key only when it is ready.
-      'for _ in $(seq 100); do [ "$(title)" = many ] && break; xdotool key Escape; sleep 0.3; done; waits many',
-      'xdotool key alt+Up; waits mnt; xdotool key alt+Left; waits many; done',
+      'id=$(xdotool search --onlyvisible --name "^many$" | tail -1); title() { xdotool getwindowname "$id"; }',
+      'waits() { for _ in $(seq "$2"); do case "$(title)" in "$1"*) return 0;; esac; sleep 0.1; done; return 1; }',
+      // The window takes the keys only when it is ready.
+      'searches() { for _ in $(seq 20); do xdotool windowactivate --sync "$id" key ctrl+f; xdotool type "$1"; waits "Search for" 50 && return; ends; done; false; }',
+      'ends() { for _ in $(seq 100); do [ "$(title)" = many ] && return; xdotool key Escape; sleep 0.3; done; false; }',
+      'for n in $(seq $0); do searches "$n" && ends && xdotool key alt+Up && waits mnt 600 && xdotool key alt+Left && waits many 600 ||',
+      '{ echo "round $n ends at $(title)"; exit 1; }; done',
     ];
     const { code, stdout } = await screen.run(['sh', '-c', script.join('\n'), String(rounds)], timeout);
     expect([code, stdout]).toEqual([0, '']);
