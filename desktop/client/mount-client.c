@@ -130,9 +130,9 @@ static char *path_in(Mount *mount, const char *below) {
   return *below == '\0' ? g_strdup(mount->directory) : g_build_filename(mount->directory, below, NULL);
 }
 
-static gboolean report(Mount *mount, const char *below, gboolean has_changed) {
+static gboolean report(Mount *mount, const char *below, const CfsState *was, const CfsState *is) {
   g_autofree char *path = path_in(mount, below);
-  return mount->client->news(path, has_changed, mount->client->data);
+  return mount->client->news(path, was, is, mount->client->data);
 }
 
 /* ---- the connection ---- */
@@ -181,16 +181,20 @@ static void lose(Mount *mount) {
   if (client->status != NULL) client->status(mount->socket, NULL, client->data);
   if (!was_there) return;
   g_autoptr(GPtrArray) known = g_ptr_array_new_with_free_func(g_free);
+  g_autoptr(GArray) states = g_array_new(FALSE, FALSE, sizeof(CfsState));
   GHashTableIter each;
   gpointer below, value;
   g_hash_table_iter_init(&each, mount->entries);
   while (g_hash_table_iter_next(&each, &below, &value)) {
     Entry *entry = value;
     entry->is_queued = FALSE;
-    if (entry->state.is_known) g_ptr_array_add(known, g_strdup(below));
+    if (!entry->state.is_known) continue;
+    g_ptr_array_add(known, g_strdup(below));
+    g_array_append_val(states, entry->state);
     entry->state = (CfsState){0};
   }
-  for (guint nth = 0; nth < known->len; nth++) report(mount, known->pdata[nth], TRUE);
+  const CfsState nothing = {0};
+  for (guint nth = 0; nth < known->len; nth++) report(mount, known->pdata[nth], &g_array_index(states, CfsState, nth), &nothing);
 }
 
 static gboolean on_deadline(gpointer data) {
@@ -314,7 +318,7 @@ static gboolean on_follow(gpointer data) {
     Entry *entry = value;
     if (entry->is_queued || now_us() - entry->asked_us < age_us) continue;
     asked++;
-    if (!report(mount, below, FALSE)) g_hash_table_iter_remove(&each);
+    if (!report(mount, below, NULL, NULL)) g_hash_table_iter_remove(&each);
     else if (may_change(&entry->state)) queue(mount, below);
     else entry->asked_us = now_us();
   }
@@ -351,8 +355,9 @@ static void on_states(Mount *mount, JsonObject *result) {
     if (entry == NULL) continue;
     const CfsState state = state_of(json_array_get_element(states, each));
     if (is_same(&state, &entry->state)) continue;
+    const CfsState was = entry->state;
     entry->state = state;
-    if (!report(mount, below, TRUE)) g_hash_table_remove(mount->entries, below);
+    if (!report(mount, below, &was, &state)) g_hash_table_remove(mount->entries, below);
     if (mount->calls == NULL) return;
   }
   if (mount->queued->len > 0 && mount->gathering == 0) mount->gathering = g_timeout_add(GATHER_MS, on_gathered, mount);

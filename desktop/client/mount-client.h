@@ -26,10 +26,10 @@ typedef struct _CfsClient CfsClient;
 struct _JsonObject; /* of json-glib */
 
 /*
- * `has_changed`: the state of the path is another one now. FALSE: a question.
+ * The state of the path was `was`, and is `is` now. Both NULL: a question.
  * Returns whether the program still shows the path; otherwise it is forgotten.
  */
-typedef gboolean (*CfsNews)(const char *path, gboolean has_changed, gpointer data);
+typedef gboolean (*CfsNews)(const char *path, const CfsState *was, const CfsState *is, gpointer data);
 
 /* `message`: why it failed, for a person; NULL if it succeeded. */
 typedef void (*CfsDone)(const char *message, gpointer data);

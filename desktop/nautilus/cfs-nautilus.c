@@ -25,12 +25,13 @@ static const char *emblem_of(const CfsState *state) {
   return state->here == CFS_HERE_NONE ? "cfs-cloud-only" : NULL;
 }
 
-static gboolean on_news(const char *path, gboolean has_changed, gpointer data) {
+/* Nautilus asks all extensions again, and draws the file: not for the answer that a file is clean, which most files are. */
+static gboolean on_news(const char *path, const CfsState *was, const CfsState *is, gpointer data) {
   (void)data;
   g_autoptr(GFile) location = g_file_new_for_path(path);
   g_autoptr(NautilusFileInfo) file = nautilus_file_info_lookup(location);
   if (file == NULL) return FALSE;
-  if (has_changed) nautilus_file_info_invalidate_extension_info(file);
+  if (was != NULL && emblem_of(was) != emblem_of(is)) nautilus_file_info_invalidate_extension_info(file);
   return TRUE;
 }
 
