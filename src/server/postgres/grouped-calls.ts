@@ -25,28 +25,44 @@ export class GroupedCalls<Call, Answer> {
 
   async #runAll(key: string, waiting: Waiting<Call, Answer>[]): Promise<void> {
     this.#waiting.set(key, waiting);
+    // The calls of this turn of the event loop form the first group.
+    await nextTurn();
+    let settle = (): void => {};
     for (;;) {
-      // Callers that a group answered call again in the same turn of the event loop.
+      if (waiting.length === 0) {
+        settle();
+        settle = () => {};
+        // Callers that a group answered call again in the same turn.
+        await nextTurn();
+        if (waiting.length === 0) break;
+      }
+      const running = this.#runOne(waiting.splice(0, GROUP_MAX), key);
+      // The database works on the next group while the callers of this one go on.
       await nextTurn();
-      if (waiting.length === 0) break;
-      await this.#runOne(waiting.splice(0, GROUP_MAX), key);
+      settle();
+      settle = await running;
     }
     this.#waiting.delete(key);
   }
 
-  async #runOne(group: readonly Waiting<Call, Answer>[], key: string): Promise<void> {
+  /** @returns settles the calls */
+  async #runOne(group: readonly Waiting<Call, Answer>[], key: string): Promise<() => void> {
     try {
       const answers = await this.#run(
         group.map(({ call }) => call),
         key,
       );
-      for (const [at, { resolve, reject }] of group.entries()) {
-        const answer = answers[at];
-        if (answer?.status === 'fulfilled') resolve(answer.value);
-        else reject(answer?.reason ?? new Error('no answer to a call of a group'));
-      }
+      return () => {
+        for (const [at, { resolve, reject }] of group.entries()) {
+          const answer = answers[at];
+          if (answer?.status === 'fulfilled') resolve(answer.value);
+          else reject(answer?.reason ?? new Error('no answer to a call of a group'));
+        }
+      };
     } catch (error) {
-      for (const { reject } of group) reject(error);
+      return () => {
+        for (const { reject } of group) reject(error);
+      };
     }
   }
 }

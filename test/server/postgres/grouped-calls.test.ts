@@ -93,6 +93,17 @@ test('callers that a group answered call again in one group', async () => {
   expect(groups.map((group) => group.calls.length)).toEqual([3, 3]);
 });
 
+test('the next group runs before the callers of the last one go on', async () => {
+  const { calls, groups } = grouped();
+  const first = calls.call('key', 'a').then(() => groups.length);
+  await turns();
+  const second = calls.call('key', 'b');
+  groups[0]?.end();
+  expect(await first).toBe(2);
+  groups[1]?.end();
+  await second;
+});
+
 test('a group has at most 64 calls', async () => {
   const { calls, groups } = grouped();
   const answers = Array.from({ length: 70 }, (_, at) => calls.call('key', String(at)));
