@@ -41,14 +41,16 @@ export class ChunkPool {
 export class MemoryBytes {
   readonly #pool: ChunkPool;
   #chunks: (Buffer | undefined)[] = [];
+  #allocatedBytes = 0;
   sizeBytes = 0;
 
   constructor(pool: ChunkPool) {
     this.#pool = pool;
   }
 
+  /** Not a sum over the chunks: each getattr asks for it. */
   get allocatedBytes(): number {
-    return this.#chunks.reduce((sum, chunk) => sum + (chunk?.length ?? 0), 0);
+    return this.#allocatedBytes;
   }
 
   /** Pieces of [start, end), which lies within the size; holes as zeros. */
@@ -91,7 +93,10 @@ export class MemoryBytes {
     if (sizeBytes < this.sizeBytes) {
       const chunksLeft = Math.ceil(sizeBytes / CHUNK_BYTES);
       this.zero(sizeBytes, Math.min(this.sizeBytes, chunksLeft * CHUNK_BYTES));
-      for (const chunk of this.#chunks.splice(chunksLeft)) this.#pool.giveBack(chunk);
+      for (const chunk of this.#chunks.splice(chunksLeft)) {
+        this.#allocatedBytes -= chunk?.length ?? 0;
+        this.#pool.giveBack(chunk);
+      }
     }
     this.sizeBytes = sizeBytes;
   }
@@ -121,6 +126,7 @@ export class MemoryBytes {
     const grown = this.#pool.take(within + length, overwritten ? 'anything' : 'zeros');
     if (there !== undefined) there.copy(grown);
     this.#pool.giveBack(there);
+    this.#allocatedBytes += grown.length - (there?.length ?? 0);
     this.#chunks[index] = grown;
     return grown;
   }
