@@ -237,14 +237,14 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   web: async (given, context) => {
     const { webCommand } = await import('./commands/web.ts');
     const { readPageFiles } = await import('../web/page-files.ts');
-    const deps = { ...context, files: readPageFiles() };
-    return webCommand(deps, {
+    const flags = {
       port: given.port('--port') ?? 0,
       hosts: given.texts('--host'),
       open: given.has('--open'),
       path: given.argument(0),
       until: untilInterrupted(),
-    });
+    };
+    return webCommand({ ...context, files: readPageFiles() }, flags);
   },
 
   completion: async (given, context) => {
