@@ -71,6 +71,8 @@ interface Batch {
   /** Not requested yet, in the order of names. */
   readonly waiting: Map<Inode, Waiting>;
   readonly fetched: Map<Inode, Fetched>;
+  /** Those that programs have asked for themselves, also before the batch: a further request would be one too many. */
+  readonly asked: Set<Inode>;
   readAtMs: number;
   isDone: boolean;
 }
@@ -84,6 +86,8 @@ export class ThumbnailsAhead {
   readonly #deps: AheadDeps;
   /** By folder, the least recently used first. */
   readonly #batches = new Map<Inode, Batch>();
+  /** Pictures whose own requests are not answered yet. */
+  readonly #asking = new Set<Inode>();
 
   constructor(deps: AheadDeps) {
     this.#deps = deps;
@@ -105,6 +109,7 @@ export class ThumbnailsAhead {
     if (batch !== undefined) {
       batch.readAtMs = this.#deps.clock.elapsedMs();
       batch.waiting.delete(node.ino);
+      batch.asked.add(node.ino);
       const found = batch.fetched.get(node.ino);
       batch.fetched.delete(node.ino);
       if (found !== undefined && found.state === stateOf(node)) {
@@ -115,7 +120,8 @@ export class ThumbnailsAhead {
         }
       }
     }
-    const bytes = await ask();
+    this.#asking.add(node.ino);
+    const bytes = await ask().finally(() => this.#asking.delete(node.ino));
     if (bytes !== null && this.#batches.get(folder)?.isDone !== false) this.#begin(folder, node, source);
     return bytes;
   }
@@ -132,7 +138,8 @@ export class ThumbnailsAhead {
       if (isDone) this.#batches.delete(oldest);
     }
     if (this.#batches.size >= FOLDERS_MAX) return;
-    const batch: Batch = { waiting: new Map(), fetched, readAtMs: clock.elapsedMs(), isDone: false };
+    const asked = new Set(this.#asking);
+    const batch: Batch = { waiting: new Map(), fetched, asked, readAtMs: clock.elapsedMs(), isDone: false };
     this.#batches.set(folder, batch);
     const work = async (): Promise<void> => {
       await this.#choose(folder, first, source, batch);
@@ -161,7 +168,7 @@ export class ThumbnailsAhead {
     }
     for (const at of await cache.missing(found.map(({ picture }) => picture))) {
       const wanted = found[at];
-      if (wanted !== undefined) batch.waiting.set(wanted.node.ino, wanted);
+      if (wanted !== undefined && !batch.asked.has(wanted.node.ino)) batch.waiting.set(wanted.node.ino, wanted);
     }
   }
 

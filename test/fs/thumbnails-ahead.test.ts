@@ -104,6 +104,35 @@ test('the first read fetches the pictures that follow, at most 200, and each is 
   expect(requests.slice(202)).not.toContain('p052');
 });
 
+test('pictures that programs read at the same moment are requested once', async () => {
+  fill(6);
+  const late: (() => void)[] = [];
+  answer = (name) =>
+    new Promise((resolve) => {
+      if (name === 'p001') late.push(() => resolve(Buffer.alloc(10)));
+      else resolve(Buffer.alloc(10));
+    });
+  let look: (() => void) | null = null;
+  const missing = cache.missing.bind(cache);
+  cache.missing = async (pictures) => {
+    await new Promise<void>((resolve) => {
+      look = resolve;
+    });
+    return missing(pictures);
+  };
+
+  const reading = [read('p001')];
+  await read('p000');
+  // While the batch is still being chosen.
+  await expect.poll(() => look, { interval: 1 }).not.toBeNull();
+  await read('p002');
+  (look as (() => void) | null)?.();
+  await settled(6);
+  for (const end of late) end();
+  await Promise.all(reading);
+  expect([...requests].sort()).toEqual(['p000', 'p001', 'p002', 'p003', 'p004', 'p005']);
+});
+
 test('a read of a picture whose turn has not come asks itself, and starts no second batch', async () => {
   fill(300);
   let goOn = (): void => {};
