@@ -1,6 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
+import { shellWord, shellWords } from '../../src/base/shell-word.ts';
 import { PROJECT } from '../imports.ts';
 import { runInUserModeLinux } from './user-mode-linux.ts';
 
@@ -35,9 +36,9 @@ export async function runGuestTests(
   const words = ['run', '--project', project, '--no-color', ...(names === undefined ? [] : ['-t', names])];
   const reporters = ['--reporter=default', '--reporter=json', `--outputFile.json=${report}`];
   const script = [
-    `cd ${quoted(PROJECT)}`,
-    ...Object.entries(env).map(([name, value]) => `export ${name}=${quoted(value ?? '')}`),
-    [process.execPath, 'node_modules/vitest/vitest.mjs', ...words, ...reporters, ...files].map(quoted).join(' '),
+    `cd ${shellWord(PROJECT)}`,
+    ...Object.entries(env).map(([name, value]) => `export ${name}=${shellWord(value ?? '')}`),
+    shellWords([process.execPath, 'node_modules/vitest/vitest.mjs', ...words, ...reporters, ...files]),
   ].join('\n');
   try {
     const { output } = await runInUserModeLinux(script, folder, options);
@@ -58,8 +59,4 @@ function counted(report: string, names: RegExp): { passed: number; others: reado
   } catch {
     return { passed: 0, others: ['no results'] };
   }
-}
-
-function quoted(word: string): string {
-  return `'${word.replaceAll("'", `'\\''`)}'`;
 }
