@@ -11,7 +11,7 @@ import { pausedError } from '../sync/push-pause.ts';
 import type { Transfer } from '../transfer/transfer.ts';
 import type { Activity } from './activity.ts';
 import type { EventStream } from './event-stream.ts';
-import { type MountService, STOP_ID, type StopOutcome } from './mount-seam.ts';
+import { type MountCommands, STOP_ID, type StopOutcome } from './mount-seam.ts';
 import { watchMount } from './mount-watch.ts';
 import type { UpgradeOffer } from './upgrade.ts';
 
@@ -20,7 +20,7 @@ const PIN_PROGRESS_MS = 200;
 export interface ControlHandlersDeps {
   /** The mount point. */
   readonly directory: string;
-  readonly mount: MountService;
+  readonly mount: MountCommands;
   readonly events: EventStream;
   readonly publish: (event: MountEvent) => void;
   readonly status: () => Promise<Status>;

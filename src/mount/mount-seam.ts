@@ -48,7 +48,7 @@ export interface Mounted extends MountedAt {
   readonly doesResend: boolean;
 }
 
-/** The Worker's interface for the main thread, under the name `mount`. */
+/** The life of the mount: the Worker's interface for the main thread, under the name `mount`. */
 export interface MountService {
   /** For a standby: loads what `mount` needs. */
   load(): Promise<void>;
@@ -70,6 +70,16 @@ export interface MountService {
    * limit). Idempotent.
    */
   stop(timeoutMs: number | null): Promise<StopOutcome>;
+  /** The quota that the service reported, for statfs(2). */
+  quota(limitBytes: number, usedBytes: number): Promise<void>;
+  /** The service is reachable again: waiting work resumes immediately. */
+  reachable(): Promise<void>;
+  /** The service is unreachable, even if no request of the Worker has failed yet. */
+  unreachable(): Promise<void>;
+}
+
+/** What people and programs ask of an open store, under the name `commands`. Paths are relative to the mount point. */
+export interface MountCommands {
   /** `urls`: files or versions whose paths are returned too. */
   status(urls: readonly string[]): Promise<WorkerStatus>;
   /** `id`: the argument of `left` during the sync. */
@@ -107,12 +117,6 @@ export interface MountService {
   unsyncedParts(ino: number, extent: Extent): Promise<readonly UnsyncedPart[]>;
   metrics(): Promise<WorkerMetrics>;
   logLevel(level: LogLevel): Promise<void>;
-  /** The quota that the service reported, for statfs(2). */
-  quota(limitBytes: number, usedBytes: number): Promise<void>;
-  /** The service is reachable again: waiting work resumes immediately. */
-  reachable(): Promise<void>;
-  /** The service is unreachable, even if no request of the Worker has failed yet. */
-  unreachable(): Promise<void>;
 }
 
 /** The id of a `stop` for `left`. */

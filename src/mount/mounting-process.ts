@@ -8,14 +8,12 @@ import { endProcess } from '../base/process-end.ts';
 import { programVersion } from '../base/program-version.ts';
 import { lowerPriority } from '../base/thread-priority.ts';
 import type { MountEvent } from '../control/event-model.ts';
-import type { MountMetrics } from '../control/mount-metrics.ts';
 import { ControlServer } from '../control/server.ts';
 import type { ConnectionStatus, Status, SyncProgress } from '../control/status-model.ts';
 import { abandonMount } from '../kernel/abandon.ts';
 import { type Keeper, keeperOf } from '../kernel/keeper.ts';
 import type { RemoteService } from '../remote/contract.ts';
 import { openService } from '../remote/open-service.ts';
-import { SCHEMA_VERSION } from '../store/schema-version.ts';
 import { createTransfer, type Transfer } from '../transfer/transfer.ts';
 import { Names } from '../tree/names.ts';
 import { type Account, readAccountFile } from './account-file.ts';
@@ -23,6 +21,7 @@ import { Activity } from './activity.ts';
 import { unmountWhenKilled } from './auto-unmount.ts';
 import { BareMountPoint } from './bare-mount-point.ts';
 import { capableOptions } from './capable-options.ts';
+import { ConnectionWatch } from './connection-watch.ts';
 import { Continuity } from './continuity.ts';
 import { controlHandlers } from './control-handlers.ts';
 import { DesktopNotices } from './desktop-notices.ts';
@@ -32,11 +31,10 @@ import { EventStream } from './event-stream.ts';
 import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
 import { afterHandover } from './handover.ts';
+import { MountReport } from './mount-report.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
-import type { MainService, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
-import { shownTransfer } from './mount-watch.ts';
+import type { MainService, MountCommands, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
 import { optimiseLate } from './optimise-late.ts';
-import { outageReason } from './outage-reason.ts';
 import { QuotaWatch } from './quota-watch.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
 import { offerServiceSide } from './service-side.ts';
@@ -83,7 +81,6 @@ class MountingProcess {
   /** Read once: an upgrade may replace the file that names it. */
   readonly #version = programVersion();
   #startedMs = systemClock.nowMs();
-  readonly #route: ServiceRoute;
   readonly #service: RemoteService;
   readonly #transfer: Transfer;
   readonly #watch: WorkerWatch;
@@ -106,7 +103,9 @@ class MountingProcess {
   readonly #activity = new Activity({ clock: systemClock });
   readonly #signIns: SignInWatch;
   readonly #quota: QuotaWatch;
-  #connection: ConnectionStatus;
+  readonly #connection: ConnectionWatch;
+  readonly #commands: MountCommands;
+  readonly #report: MountReport;
   #isMounted = false;
   readonly #continuity: Continuity | null;
 
@@ -120,7 +119,6 @@ class MountingProcess {
     this.#request = request;
     this.#continuity = continuity;
     this.#account = account;
-    this.#route = route;
     this.#log = log;
     this.#events = new EventStream({ clock: systemClock, log });
     const printer = request.foreground ? new EventPrinter(systemClock) : null;
@@ -133,7 +131,6 @@ class MountingProcess {
     this.ended = new Promise((resolve) => {
       this.#end = resolve;
     });
-    this.#connection = { state: 'connecting', sinceMs: this.#startedMs, reason: null };
     this.#service = openService({
       baseUrl: account.origin,
       keys: account,
@@ -143,8 +140,8 @@ class MountingProcess {
       connections: request.options.connections,
       clock: systemClock,
       log: log.child({ part: 'remote' }),
-      onSignInRequired: () => this.#signInRequired(),
-      onSignedIn: () => this.#signedIn(),
+      onSignInRequired: () => this.#connection.signInRequired(),
+      onSignedIn: () => this.#connection.signedIn(),
     });
     const service = this.#service;
     const options = capableOptions(request.options, service);
@@ -179,7 +176,6 @@ class MountingProcess {
         downBytesPerSecond: options.downLimitBytes,
       },
     });
-    this.#transfer.connectivity.onChange(({ online }) => this.#connectionChanged(online === true));
 
     const start: WorkerStart = {
       request: { ...request, options },
@@ -203,6 +199,7 @@ class MountingProcess {
     const port = new Port(worker);
     this.#port = port;
     this.#mount = port.remote<MountService>('mount');
+    this.#commands = port.remote<MountCommands>('commands');
     // The interface for the file-system side: here the compiler checks that `transfer` satisfies it.
     offerServiceSide(port, this.#transfer);
     const name = basename(dirname(request.accountFile));
@@ -222,18 +219,42 @@ class MountingProcess {
       alive: async () => this.#watch.heard(),
     } satisfies MainService);
 
+    this.#connection = new ConnectionWatch({
+      service,
+      connectivity: this.#transfer.connectivity,
+      route,
+      signIns: this.#signIns,
+      mount: this.#mount,
+      onEvent: (event) => this.#event(event),
+      onChange: () => this.#activity.happened(),
+      clock: systemClock,
+    });
+    this.#report = new MountReport({
+      directory: request.directory,
+      version: this.#version,
+      account,
+      commands: this.#commands,
+      service,
+      transfer: this.#transfer,
+      connection: this.#connection,
+      quota: this.#quota,
+      continuity,
+      phase: () => this.#phase,
+      startedMs: () => this.#startedMs,
+      clock: systemClock,
+    });
     this.#control = new ControlServer({
       socketPath: request.socketPath,
       clock: systemClock,
       log: log.child({ part: 'control' }),
       handlers: controlHandlers({
         directory: request.directory,
-        mount: this.#mount,
+        mount: this.#commands,
         events: this.#events,
         publish: (event) => this.#event(event),
-        status: () => this.#status(),
+        status: () => this.#report.status(),
         activity: this.#activity,
-        metrics: () => this.#metrics(),
+        metrics: () => this.#report.metrics(),
         upgrade: (offer) => this.#upgrade(offer),
         stop: (timeoutMs) => {
           this.#isStopAnswered = true;
@@ -284,10 +305,11 @@ class MountingProcess {
       await this.#control.close();
       throw error;
     }
-    const { queue } = await this.#mount.metrics(); // not `status`, which searches the whole store for local-only files
+    const { queue } = await this.#commands.metrics(); // not `status`, which searches the whole store for local-only files
     await Promise.race([asked, late]);
     if (this.#hasFinished) return; // unmounted meanwhile
     this.#isMounted = true;
+    this.#connection.report();
     if (isContinued) return; // the mount was there before
     this.#event({
       type: 'mounted',
@@ -295,7 +317,7 @@ class MountingProcess {
       account: this.#account.username,
       pending: queue.pending,
       connection: this.connection,
-      ...((await this.#mount.paused()) !== null && { isPaused: true }),
+      ...((await this.#commands.paused()) !== null && { isPaused: true }),
     });
   }
 
@@ -391,45 +413,8 @@ class MountingProcess {
     this.#end(exitCode('failure'));
   }
 
-  #signInRequired(): void {
-    this.#signIns.start();
-    if (this.#connection.state === 'sign-in-needed') return;
-    this.#connection = {
-      state: 'sign-in-needed',
-      sinceMs: systemClock.nowMs(),
-      reason: 'the service refuses the saved sign-in',
-    };
-    this.#event({ type: 'sign-in-needed' });
-  }
-
-  #signedIn(): void {
-    this.#signIns.stop();
-    this.#connectionChanged(true);
-  }
-
-  #connectionChanged(online: boolean): void {
-    this.#activity.happened();
-    const was = this.#connection;
-    if (was.state === (online ? 'online' : 'offline') || (!online && was.state === 'sign-in-needed')) return;
-    if (online && this.#service.signInRequired) {
-      this.#signInRequired();
-      return;
-    }
-    const nowMs = systemClock.nowMs();
-    const reason = online ? null : outageReason(this.#transfer.connectivity.state.failure, this.#route);
-    this.#connection = { state: online ? 'online' : 'offline', sinceMs: nowMs, reason };
-    if (online) void this.#mount.reachable().catch(() => {});
-    else void this.#mount.unreachable().catch(() => {});
-    // The event of the mount shows the first state.
-    if (!this.#isMounted || (online && was.state === 'connecting')) return;
-    if (online) this.#event({ type: 'online', offlineMs: nowMs - was.sinceMs });
-    else this.#event({ type: 'offline', reason: reason ?? '' });
-  }
-
-  /** A later failure may be more specific than the first one of the outage. */
   get connection(): ConnectionStatus {
-    if (this.#connection.state !== 'offline') return this.#connection;
-    return { ...this.#connection, reason: outageReason(this.#transfer.connectivity.state.failure, this.#route) };
+    return this.#connection.status;
   }
 
   #withProgress<T>(id: number, report: (progress: SyncProgress) => void, work: () => Promise<T>): Promise<T> {
@@ -442,53 +427,9 @@ class MountingProcess {
       return state === 'sign-in-needed' ? `${reason} (cfs login URL cures that)` : reason;
     };
     return withProgress(
-      { clock: systemClock, left: () => this.#mount.left(id), underWayBytes, waitsFor, report },
+      { clock: systemClock, left: () => this.#commands.left(id), underWayBytes, waitsFor, report },
       work,
     );
-  }
-
-  async #metrics(): Promise<MountMetrics> {
-    const { running, waiting, bytesDownloaded, bytesUploaded, online } = this.#transfer.stats();
-    const { queue, ...counted } = await this.#mount.metrics();
-    return {
-      uptimeMs: systemClock.nowMs() - this.#startedMs,
-      isOnline: online === true,
-      ...counted,
-      bytes: { fetched: bytesDownloaded, pushed: bytesUploaded },
-      requests: this.#service.requestCounts,
-      queue: { ...queue, transfersRunning: running.length, transfersWaiting: waiting },
-      quota: this.#quota.known,
-    };
-  }
-
-  async #status(): Promise<Status> {
-    // The status reports known values and never waits for the service.
-    if (this.#connection.state === 'online') this.#quota.looked();
-    const { running } = this.#transfer.stats();
-    const worker = await this.#mount.status(running.map(({ url }) => url));
-    return {
-      schema: 1,
-      directory: this.#request.directory,
-      account: { origin: this.#account.origin, username: this.#account.username },
-      pid: process.pid,
-      version: this.#version,
-      storeLayout: SCHEMA_VERSION,
-      ...this.#continuity?.status(),
-      startedMs: this.#startedMs,
-      phase: this.#phase,
-      connection: this.connection,
-      pending: worker.pending,
-      paused: worker.paused,
-      parked: worker.parked,
-      local: worker.local,
-      held: worker.held,
-      localFolders: worker.localFolders,
-      pinned: worker.pinned,
-      limits: { up: this.#transfer.upLimit.bytesPerSecond, down: this.#transfer.downLimit.bytesPerSecond },
-      transfers: running.map((transfer, index) => shownTransfer(transfer, worker.paths[index] ?? null)),
-      cache: worker.cache,
-      quota: this.#quota.known,
-    };
   }
 }
 
