@@ -6,8 +6,9 @@
  * (encoded in the scratch area) and `sendPieces` (gathered from buffers and files). The layout of the region is in README.md, "The
  * region", and in src/kernel/kernel-addon.ts.
  *
- * INVARIANT: the `unique` of a small slot is 0 unless the slot has a request without a reply. With a keeper, the region outlives this
- * process: `inherit` finds these requests again, on kernels that do not resend them.
+ * INVARIANT: the `unique` of a small slot is 0 unless the slot has a request without a reply, or the replies of its batch are being written.
+ * With a keeper, the region outlives this process: `inherit` finds these requests again, on kernels that do not resend them. The kernel
+ * refuses a second reply, and a batch that is served again ends in the same state.
  */
 #include "fuse-kernel.h"
 #include "fuse-protocol.h"
@@ -228,11 +229,8 @@ static int read_request(struct connection *c, uint32_t *item) {
   mark(c, slot, large + 1);
   struct iovec iov[2] = {{head, FUSE_WRITE_HEADER_BYTES}, {rest, PAYLOAD_MAX}};
   ssize_t n = readv(c->fd, iov, 2);
-  if (n < 0 || (size_t)n < sizeof(struct fuse_request_header)) {
-    int failure = n < 0 ? errno : EIO;
-    if (failure != EAGAIN) mark_answered(c, slot); /* the kernel may have copied a part, and has ended the request */
-    return -failure;
-  }
+  if (n < 0) return -errno; /* nothing was copied, or the connection has ended */
+  if ((size_t)n < sizeof(struct fuse_request_header)) return -EIO;
   if (place(c, slot, large, item)) c->large_free_count--;
   c->small_free_count--;
   return 1;
@@ -294,7 +292,6 @@ static void answer_batch(struct connection *c, uint32_t count) {
     }
     if (item[ITEM_REPLY] == TAKEN || c->closed) continue;
     item[ITEM_ERRNO] = (uint32_t)write_reply(c, reply, item[ITEM_REPLY]);
-    mark_answered(c, item[ITEM_SLOT]);
     if (item[ITEM_ERRNO] != 0) unsent++;
   }
   if (unsent > 0 && entered) call(c, c->on_unsent, (double)count);
@@ -701,7 +698,7 @@ static napi_value connection_resend(napi_env env, napi_callback_info info) {
 }
 
 static uint64_t unique_of(struct connection *c, uint32_t slot) {
-  return ((const struct fuse_request_header *)small_slot(c, slot))->unique & ~FUSE_UNIQUE_RESEND;
+  return ((const struct fuse_request_header *)small_slot(c, slot))->unique;
 }
 
 /* A free list without the numbers that are in use. */
@@ -725,10 +722,9 @@ static napi_value connection_inherit(napi_env env, napi_callback_info info) {
   bool *used = calloc(c->small_count + c->large_count, sizeof(bool));
   for (uint32_t slot = 0; slots != NULL && used != NULL && slot < c->small_count; slot++) {
     const struct fuse_request_header *header = (const struct fuse_request_header *)small_slot(c, slot);
-    bool is_whole = header->length >= sizeof *header && header->length <= FUSE_WRITE_HEADER_BYTES + PAYLOAD_MAX &&
-                    c->rests[slot] <= c->large_count && (header->length <= SMALL_BYTES || c->rests[slot] != 0);
-    /* Those without a reply: lookup counts and interrupts are not inherited. The session looks at the callers itself. */
-    if (header->unique == 0 || !is_whole || !takes_reply(header->opcode)) {
+    if (header->unique == 0) continue;
+    /* Lookup counts and interrupts are not inherited. The session looks at the callers itself. */
+    if (!takes_reply(header->opcode)) {
       mark_answered(c, slot);
       continue;
     }

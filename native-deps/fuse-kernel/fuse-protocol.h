@@ -16,7 +16,6 @@
 #define FUSE_OP_BATCH_FORGET 42u
 
 #define FUSE_NOTIFY_CODE_RESEND 7 /* enum fuse_notify_code */
-#define FUSE_UNIQUE_RESEND (1ull << 63)
 
 /* struct fuse_in_header: starts every request. */
 struct fuse_request_header {

@@ -103,7 +103,7 @@ export class LinuxSession {
       attributesSent: (attributes) => this.#reader.noteAttributes(attributes),
       poolAnswers: (request) => this.#began(request),
       sent: (request, errno) => this.#readSent(request, errno),
-      undelivered: (request) => this.#takeBackListing(request),
+      undelivered: (request) => this.#takeBack(request, undefined),
     });
   }
 
@@ -214,10 +214,6 @@ export class LinuxSession {
   /** The kernel did not accept the reply. */
   #takeBack(request: Request, value: unknown): void {
     if (!request.isInherited) this.#undelivered.answer(request, value);
-  }
-
-  #takeBackListing(request: Request): void {
-    if (!request.isInherited) this.#undelivered.listing(request);
   }
 
   #forget(nodeId: number, count: number): void {

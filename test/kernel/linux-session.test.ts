@@ -47,6 +47,14 @@ function sessionOf(
     send: () => done.push('send') - 1,
     release: (slot: number, large: number) => void done.push(`release ${slot} ${large}`),
     answered: (slot: number) => void done.push(`answered ${slot}`),
+    // The bytes of the file are not in the page cache: the pool answers.
+    sendPieces: (_low: number, _high: number, _pieces: unknown, sent: (errno: number) => void) => {
+      setImmediate(() => {
+        done.push('pool');
+        sent(0);
+      });
+      return 1;
+    },
   } as unknown as AddonConnection;
   const session = new LinuxSession({
     ...{ ops, connection, wire, nodeIds, smallSlots: 32, largeSlots: 2, handover },
@@ -129,15 +137,18 @@ test.each([
 );
 
 test.each([
-  { what: 'of this process', isInherited: 0, lookups: 0 },
+  { what: 'a lookup of this process', opcode: Opcode.LOOKUP, isInherited: 0, lookups: 0 },
+  { what: 'a listing of this process', opcode: Opcode.READDIRPLUS, isInherited: 0, lookups: 0 },
   // The earlier process may have answered it: then the kernel has the number.
-  { what: 'of an earlier process', isInherited: 1, lookups: 1 },
-])('a lookup $what is taken back only if nobody else can have answered it', ({ isInherited, lookups }) => {
+  { what: 'a lookup of an earlier process', opcode: Opcode.LOOKUP, isInherited: 1, lookups: 1 },
+  { what: 'a listing of an earlier process', opcode: Opcode.READDIRPLUS, isInherited: 1, lookups: 1 },
+])('$what is taken back only if no other process can have answered it', ({ opcode, isInherited, lookups }) => {
   const ops = new MemoryFileSystem();
   ops.plant(ROOT_INODE, 'file', Buffer.from('x'));
   const { session, wire, request } = sessionOf(ops);
-  request(Opcode.LOOKUP, ROOT_INODE, 5);
-  wire.bytes.write('file\0', SLOT + IN_HEADER_BYTES);
+  request(opcode, ROOT_INODE, opcode === Opcode.LOOKUP ? 5 : 40);
+  if (opcode === Opcode.LOOKUP) wire.bytes.write('file\0', SLOT + IN_HEADER_BYTES);
+  else wire.setU32(SLOT + IN_HEADER_BYTES + 16, 4096);
   wire.setU32(ITEM_INHERITED * 4, isInherited);
 
   session.batch(1);
@@ -170,6 +181,29 @@ test.each([
 
   expect(done).toEqual(expected.done);
 });
+
+test.each([
+  { how: 'resends', keepsRequests: false, held: 0, done: ['pool'] },
+  { how: 'does not resend', keepsRequests: true, held: 1, done: ['pool', 'release 3 0'] },
+])(
+  'a read that a thread of the pool answers keeps its slot until then if the kernel $how requests',
+  async (expected) => {
+    const { keepsRequests, held } = expected;
+    const handover = new HandoverState(new ArrayBuffer(HANDOVER_BYTES), 0, 0);
+    handover.keepsRequests = keepsRequests;
+    const read = () => [{ fd: 0, position: 0, length: 4096 }];
+    const { session, wire, request, done } = sessionOf({ read } as unknown as FileSystemOps, { handover });
+    request(Opcode.READ, 5, 40);
+    wire.setU32(SLOT + IN_HEADER_BYTES + 16, 4096);
+    wire.setU32(ITEM_SLOT * 4, 3);
+
+    session.batch(1);
+    expect([wire.u32(ITEM_HELD * 4), done]).toEqual([held, []]);
+    await vi.waitUntil(() => done.length > 0);
+
+    expect(done).toEqual(expected.done);
+  },
+);
 
 test('a successor does not repeat a write that timed out, although its slot still has the bytes', async () => {
   const handover = new HandoverState(new ArrayBuffer(HANDOVER_BYTES), 0, 0);

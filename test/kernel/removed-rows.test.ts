@@ -34,6 +34,21 @@ test('of two states of a node the later one counts, whatever row it has', () => 
   expect(successorOf(region).nameless()).toEqual([{ ino: ONE, node: bytesOf('second') }]);
 });
 
+test('a state of a node that SIGKILL cut short leaves the former one', () => {
+  const region = new ArrayBuffer(REMOVED_ROWS_BYTES);
+  const rows = new RemovedRows(region, 0, false);
+  rows.lost(ONE, bytesOf('first'));
+  const dies = new Proxy(bytesOf('second'), {
+    get: (target, key) => {
+      if (key === '3') throw new Error('the process dies here');
+      return Reflect.get(target, key);
+    },
+  });
+  expect(() => rows.lost(ONE, dies)).toThrow('the process dies here');
+
+  expect(successorOf(region).nameless()).toEqual([{ ino: ONE, node: bytesOf('first') }]);
+});
+
 test('a node that is too long, or one too many, has no row, and no former state either', () => {
   const region = new ArrayBuffer(REMOVED_ROWS_BYTES);
   const rows = new RemovedRows(region, 0, false);
