@@ -32,7 +32,7 @@ const LISTED = 300;
 const SAVE_BYTES = 20_000;
 /** open(2); Node does not name it. */
 const O_TMPFILE = 0o20000000 | constants.O_DIRECTORY;
-const KINDS = ['names', 'names', 'reader', 'lister', 'saver', 'writer', 'appender', 'unlinker'];
+const KINDS = ['names', 'names', 'reader', 'lister', 'saver', 'writer', 'appender', 'appender', 'unlinker'];
 
 /** The byte of the pattern file at each position differs from its neighbours. @param {number} at */
 const patternAt = (at) => (at * 31 + (at >> 8) * 7) & 0xff;
@@ -258,16 +258,19 @@ if (isMainThread) {
       expectCode('lstat after the removal', () => lstatSync(path), 'ENOENT');
     }
   } else if (kind === 'appender') {
+    // Two of them append to one file, each through a descriptor of its own.
     const path = join(directory, 'log');
     const fd = openSync(path, 'a');
     for (let line = 0; !isOver(); line++) {
-      expectCode('append', () => void writeSync(fd, `${String(line).padStart(9)}\n`));
+      expectCode('append', () => void writeSync(fd, `${index} ${String(line).padStart(9)}\n`));
       if (random(200) > 0) continue;
       expectCode('read of the lines', () => {
-        const found = readFileSync(path, 'utf8').split('\n').map(Number);
-        const at = found.slice(0, -1).findIndex((number, index) => number !== index);
-        if (found.length !== line + 2 || at >= 0)
-          wrong.push(`appender: ${found.length - 1} lines of ${line + 1}, wrong at ${at}`);
+        const lines = readFileSync(path, 'utf8').split('\n').slice(0, -1);
+        const torn = lines.find((each) => each.length !== `${index} `.length + 9);
+        const own = lines.filter((each) => each.startsWith(`${index} `)).map((each) => Number(each.split(' ').at(-1)));
+        const at = own.findIndex((number, place) => number !== place);
+        if (own.length !== line + 1 || at >= 0 || torn !== undefined)
+          wrong.push(`appender ${index}: ${own.length} lines of ${line + 1}, wrong at ${at}, torn: ${torn}`);
       });
     }
     closeSync(fd);

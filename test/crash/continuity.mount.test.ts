@@ -1,11 +1,12 @@
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { O_CREAT, O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
 import { runCommand } from '../harness/command.ts';
+import { tellFigures } from '../harness/figures.ts';
 import { MountFixture } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 import { titled } from '../harness/requirement.ts';
@@ -214,22 +215,84 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     }
   });
 
-  test.each(['exception', 'heap'])(
-    'programs continue when the thread that answers the kernel ends by itself (%s)',
-    async (point) => {
+  test('tail -f shows each line once while others append and the process dies', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run(': > followed');
+    const tail = spawn('tail', ['-n', '+1', '-s', '0.05', '-f', `${mount.directory}/followed`], {
+      cwd: '/',
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let shown = '';
+    tail.stdout.on('data', (data) => {
+      shown += data;
+    });
+    try {
+      // Each through one descriptor for all its lines.
+      const append = (name: string) =>
+        mount.run(`exec 3>> followed; for i in $(seq 1 60); do echo ${name} $i >&3; sleep 0.03; done`);
+      const appending = Promise.all(['one', 'other'].map(append));
+      for (let death = 0; death < 2; death++) await mount.killAndContinue();
+      await appending;
+      await vi.waitUntil(() => shown.split('\n').length > 120, { timeout: 30_000, interval: 20 });
+    } finally {
+      tail.kill();
+    }
+    expect((await mount.run('cat followed')).stdout).toBe(shown);
+    for (const name of ['one', 'other'])
+      expect(shown.split('\n').filter((line) => line.startsWith(`${name} `))).toEqual(
+        Array.from({ length: 60 }, (_, i) => `${name} ${i + 1}`),
+      );
+  });
+
+  test('a notification that is blocked by a page of a reader does not delay the successor', async () => {
+    onTestFailed(() => mount.printLogs());
+    await mount.run('seq 1 5000 > page');
+    const program = await SyscallProcess.start(mount.directory);
+    try {
+      const inode = Number((await mount.run('stat -c %i page; dd if=page iflag=nocache count=0 2> /dev/null')).stdout);
+      const fd = await program.open('page', O_RDONLY);
+      await program.fstat(fd); // the read asks for no attributes
+      const stopped = join(mortal.scratch, 'stopped');
+      writeFileSync(killFile, JSON.stringify({ point: 'notify', inode, stopped }));
+      const { pid } = mount;
+      process.kill(pid, 'SIGUSR2');
+      await vi.waitUntil(() => existsSync(stopped), { timeout: 30_000, interval: 5 });
+      const reading = program.read(fd, 0, 10);
+      await vi.waitUntil(() => statesOf(pid).includes('D'), { timeout: 30_000, interval: 5 });
+
+      const killedMs = performance.now();
+      await mount.killAndContinue();
+
+      expect((await reading).toString()).toBe('1\n2\n3\n4\n5\n');
+      tellFigures(`blocked notification: ${Math.round(performance.now() - killedMs)} ms to the answer`);
+      await vi.waitUntil(() => processLife(pid) === 'ended', { timeout: 30_000, interval: 20 });
+    } finally {
+      await program.dispose();
+    }
+  });
+
+  test.each([
+    { what: 'exception', point: 'exception', busy: false },
+    { what: 'heap', point: 'heap', busy: false },
+    { what: 'exception in a busy process', point: 'exception', busy: true }, // only the keeper can end it
+  ])(
+    'programs continue when the thread that answers the kernel ends by itself ($what)',
+    async ({ what, point, busy }) => {
       // 200 MB: less to fill until its heap is exhausted.
       const env = { NODE_OPTIONS: `--import ${KILL_POINTS} --max-old-space-size=200`, CFS_TEST_KILL_FILE: killFile };
       const failing = await MountFixture.start({ server: mount.server, flags: ['--continuity'], env });
       onTestFailed(() => failing.printLogs());
       const program = await SyscallProcess.start(failing.directory);
+      const { pid } = failing;
       try {
-        const fd = await program.open(`by-${point}`, O_RDWR | O_CREAT);
+        const fd = await program.open(`by-${what}`, O_RDWR | O_CREAT);
         await program.write(fd, 0, Buffer.from('before'));
-        writeFileSync(killFile, JSON.stringify({ point, nth: 1 }));
-        await failing.killAndContinue((pid) => process.kill(pid, 'SIGUSR2'));
+        writeFileSync(killFile, JSON.stringify({ point, nth: 1, busy }));
+        await failing.killAndContinue(() => process.kill(pid, 'SIGUSR2'));
+        await vi.waitUntil(() => processLife(pid) === 'ended', { timeout: 30_000, interval: 20 });
         await program.write(fd, 6, Buffer.from(' and after'));
         await program.close(fd);
-        expect((await failing.run(`cat by-${point}`)).stdout).toBe('before and after');
+        expect((await failing.run(`cat 'by-${what}'`)).stdout).toBe('before and after');
         expect((await failing.status())?.continuity?.deaths).toBe(1);
       } finally {
         await program.dispose();
@@ -326,12 +389,12 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     }
   });
 
-  test('SIGTERM to the keeper ends the mount in order', async () => {
+  test('SIGTERM to the keeper ends the mount in order, also while a process takes over', async () => {
     onTestFailed(() => mount.printLogs());
-    await mount.mount();
-    await mount.killAndContinue();
+    if ((await mount.status()) === null) await mount.mount();
     const keeper = parentOf(mount.pid);
 
+    process.kill(mount.pid, 'SIGKILL');
     process.kill(keeper, 'SIGTERM');
     await mount.gone();
 
@@ -339,3 +402,10 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(` ${mount.directory} `);
   });
 });
+
+/** Of its threads. */
+function statesOf(pid: number): readonly (string | undefined)[] {
+  return readdirSync(`/proc/${pid}/task`).map(
+    (thread) => /^State:\s+(\w)/m.exec(readFileSync(`/proc/${pid}/task/${thread}/status`, 'utf8'))?.[1],
+  );
+}

@@ -4,7 +4,9 @@
 //
 // CFS_TEST_KILL_FILE names a file with {"point": "journal-write before", "nth": 3}; SIGUSR2 reads it, in all threads. The points `exception` and
 // `heap` end the thread that answers the kernel by itself, immediately: an uncaught exception, or no memory. {"point": "record", "text": …} ends
-// each process that is about to write a journal record with the text. It is read at the start, too: successors end as well.
+// each process that is about to write a journal record with the text. It is read at the start, too: successors end as well. With `busy`, the
+// main thread is busy from then on. The point `notify` stops the thread that answers the kernel, which makes the file `stopped`. A notifier
+// thread then tells the kernel that the pages of `inode` are stale, until it is blocked by a page that a program reads.
 //
 // CFS_TEST_NEXT_DEATHS names a file with a list of points, which is read at each step. A process ends at the first point of the list, and
 // removes it: the next one is its successor's. The points `takeover before` and `takeover after` are those of a successor with `--continuity`, around the
@@ -113,6 +115,23 @@ function watchStore() {
   syncBuiltinESMExports();
 }
 
+/** The connection of this thread. */
+let connection = null;
+
+/** Sends FUSE_NOTIFY_INVAL_INODE as soon as none waits, and never returns. */
+function notify({ inode, stopped }) {
+  const message = new DataView(connection.region, connection.scratchStart, 40);
+  message.setUint32(0, 40, true); // struct fuse_out_header: length, code, unique
+  message.setUint32(4, 2, true);
+  message.setBigUint64(8, 0n, true);
+  message.setBigUint64(16, BigInt(inode), true); // struct fuse_notify_inval_inode_out: the whole file
+  message.setBigUint64(24, 0n, true);
+  message.setBigUint64(32, 0n, true);
+  fs.writeFileSync(stopped, '');
+  for (const sleep = new Int32Array(new SharedArrayBuffer(4)); ; Atomics.wait(sleep, 0, 0, 5))
+    if (connection.counts()[3] === 0) connection.notify(connection.scratchStart, 40, 1);
+}
+
 /** The addon's `resend` and `inherit`: either is called once by each successor. */
 function watchTakeover() {
   const { dlopen } = process;
@@ -121,7 +140,7 @@ function watchTakeover() {
     const { openConnection } = module.exports;
     if (openConnection === undefined) return;
     module.exports.openConnection = (...args) => {
-      const connection = openConnection(...args);
+      connection = openConnection(...args);
       if (typeof connection === 'object')
         for (const name of ['resend', 'inherit']) watch(connection, name, () => 'takeover');
       return connection;
@@ -179,7 +198,11 @@ if ((killFile ?? deathsFile) !== undefined && (isServer || program === 'mounting
   const arm = (what) => {
     seen = 0;
     armed = what;
-    if (isMainThread) return;
+    if (isMainThread) {
+      while (what.busy === true);
+      return;
+    }
+    if (what.point === 'notify') notify(what);
     if (what.point === 'exception') throw new Error('a test failed this thread');
     if (what.point === 'heap') for (const kept = []; ; kept.push(new Array(1000).fill(kept.length)));
   };
