@@ -6,18 +6,16 @@ import type { NfsParts } from './nfs-parts.ts';
 import { expectGranted, MAY_READ } from './permissions.ts';
 import { NfsError, STATUS, TRANSFER_BYTES_MAX, VERIFIER_BYTES } from './protocol.ts';
 import type { RpcCaller } from './rpc-message.ts';
-import { padding, type XdrReader, XdrWriter } from './xdr.ts';
+import { type XdrReader, XdrWriter } from './xdr.ts';
 
 const LISTINGS_MAX = 64;
 const IDLE_MS_MAX = 60_000;
 /** status, attributes, verifier, the end of the list, eof */
 const FRAME_BYTES = 4 + 4 + ATTRIBUTE_BYTES + VERIFIER_BYTES + 4 + 4;
-/** follows, fileid, length of the name, cookie */
-const ENTRY_BYTES = 4 + 8 + 4 + 8;
-/** Attributes and a handle, each with its flag. */
-const PLUS_BYTES = 4 + ATTRIBUTE_BYTES + 4 + 4 + 64;
-/** Memory for a first reply: one of this length is seldom copied to a larger place. */
-const ENTRIES_BYTES = 64 * 1024;
+/** Memory for a reply: one of this length is seldom copied to a larger place. */
+const ENTRIES_BYTES = 128 * 1024;
+/** More than the longest entry: the first one that does not fit is written, too. */
+const ENTRY_BYTES_MAX = 1024;
 
 interface OpenListing {
   readonly ino: Inode;
@@ -153,23 +151,24 @@ class EntryWriter implements DirectorySink {
   ) {
     this.#nodes = nodes;
     this.#limits = limits;
-    this.#out = new XdrWriter(Math.min(limits.bytesMax, ENTRIES_BYTES));
+    this.#out = new XdrWriter(Math.min(limits.bytesMax, ENTRIES_BYTES) + ENTRY_BYTES_MAX);
     this.wantsEntries = limits.isPlus;
   }
 
   add(name: string, ino: Inode, _kind: unknown, cookie: number, entry: Entry | null): boolean {
-    const bytes = Buffer.from(name);
+    const out = this.#out;
     const { namesMax, bytesMax, isPlus } = this.#limits;
-    const plain = ENTRY_BYTES + bytes.byteLength + padding(bytes.byteLength);
-    const whole = FRAME_BYTES + this.#out.length + plain + (isPlus ? PLUS_BYTES : 0);
-    if (whole > bytesMax || this.#nameBytes + plain > namesMax) {
+    const start = out.length;
+    out.bool(true).u64(ino).text(name).u64(cookie);
+    const nameBytes = this.#nameBytes + out.length - start;
+    if (isPlus) this.#addPlus(ino, entry);
+    if (FRAME_BYTES + out.length > bytesMax || nameBytes > namesMax) {
+      out.cut(start);
       this.isFull = true;
       return false;
     }
-    this.#nameBytes += plain;
+    this.#nameBytes = nameBytes;
     this.count++;
-    this.#out.bool(true).u64(ino).opaque(bytes).u64(cookie);
-    if (isPlus) this.#addPlus(ino, entry);
     if (entry !== null && name !== '.' && name !== '..') this.lookups.push(ino);
     return true;
   }

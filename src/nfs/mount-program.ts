@@ -68,6 +68,8 @@ export class MountProgram implements RpcProgram {
       return;
     }
     this.close();
-    out.u32(OK).opaque(this.#handles.of(ROOT_INODE)).u32(1).u32(AUTH_SYS);
+    out.u32(OK);
+    this.#handles.write(out, ROOT_INODE);
+    out.u32(1).u32(AUTH_SYS);
   }
 }

@@ -6,7 +6,7 @@ import { after } from './answers.ts';
 import { formsOf } from './composed-names.ts';
 import type { FileHandles } from './file-handles.ts';
 import type { FolderTimes } from './folder-times.ts';
-import { HANDLE_BYTES_MAX, NAME_BYTES_MAX } from './protocol.ts';
+import { NAME_BYTES_MAX } from './protocol.ts';
 import type { RemovedFolders } from './removed-folders.ts';
 import type { RemovedWhileOpen } from './removed-while-open.ts';
 import type { RpcCaller } from './rpc-message.ts';
@@ -48,11 +48,11 @@ export class Nodes {
 
   /** nfs_fh3. @throws NfsError badhandle */
   readHandle(args: XdrReader): Inode {
-    return this.#handles.inodeOf(args.opaque(HANDLE_BYTES_MAX));
+    return this.#handles.read(args);
   }
 
   writeHandle(out: XdrWriter, ino: Inode): void {
-    out.opaque(this.#handles.of(ino));
+    this.#handles.write(out, ino);
   }
 
   /** filename3. @throws FsError EINVAL, EILSEQ, ENAMETOOLONG */

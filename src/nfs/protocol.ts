@@ -6,7 +6,6 @@ export const NFS_PROGRAM = 100003;
 export const MOUNT_PROGRAM = 100005;
 export const VERSION = 3;
 
-export const HANDLE_BYTES_MAX = 64;
 export const NAME_BYTES_MAX = 255;
 export const PATH_BYTES_MAX = 1024;
 /** A symlink's target; PATH_MAX of Linux. */

@@ -88,8 +88,7 @@ export class XdrWriter {
 
   u64(value: number): this {
     this.#grow(8);
-    this.#view.setUint32(this.#length, Math.floor(value / 2 ** 32));
-    this.#view.setUint32(this.#length + 4, value % 2 ** 32);
+    setU64(this.#view, this.#length, value);
     this.#length += 8;
     return this;
   }
@@ -102,9 +101,7 @@ export class XdrWriter {
     const { byteLength } = data;
     this.#grow(byteLength + UNIT_BYTES);
     this.#bytes.set(data, this.#length);
-    const end = this.#length + byteLength;
-    this.#length = end + padding(byteLength);
-    for (let at = end; at < this.#length; at++) this.#bytes[at] = 0;
+    this.#pad(byteLength);
     return this;
   }
 
@@ -113,7 +110,31 @@ export class XdrWriter {
   }
 
   text(text: string): this {
-    return this.opaque(Buffer.from(text));
+    const lengthAt = this.room(UNIT_BYTES);
+    // UTF-8 takes up to three bytes for each unit of a string.
+    this.#grow(3 * text.length + UNIT_BYTES);
+    const bytes = this.#bytes.write(text, this.#length);
+    this.#view.setUint32(lengthAt, bytes);
+    this.#pad(bytes);
+    return this;
+  }
+
+  /** Room for items of a known length, which the caller writes. @returns their position in `view` */
+  room(bytes: number): number {
+    this.#grow(bytes);
+    const at = this.#length;
+    this.#length += bytes;
+    return at;
+  }
+
+  /** The memory up to `length`. It is another one after each write and each room. */
+  get view(): DataView {
+    return this.#view;
+  }
+
+  /** Forgets what was written after the first `length` bytes. */
+  cut(length: number): void {
+    this.#length = length;
   }
 
   /** Replaces a word that was written before. */
@@ -124,6 +145,13 @@ export class XdrWriter {
   /** What was written so far. Nothing may be written afterwards. */
   done(): Buffer {
     return this.#bytes.subarray(0, this.#length);
+  }
+
+  /** Ends an item of so many bytes with zero bytes. */
+  #pad(bytes: number): void {
+    const end = this.#length + bytes;
+    this.#length = end + padding(bytes);
+    for (let at = end; at < this.#length; at++) this.#bytes[at] = 0;
   }
 
   #grow(bytes: number): void {
@@ -138,6 +166,12 @@ export class XdrWriter {
 
 function viewOf({ buffer, byteOffset, byteLength }: Buffer): DataView {
   return new DataView(buffer, byteOffset, byteLength);
+}
+
+/** An unsigned hyper integer. */
+export function setU64(view: DataView, at: number, value: number): void {
+  view.setUint32(at, Math.floor(value / 2 ** 32));
+  view.setUint32(at + 4, value % 2 ** 32);
 }
 
 /** The zero bytes that follow opaque data: all items have a multiple of four bytes. */

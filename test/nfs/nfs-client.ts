@@ -352,7 +352,7 @@ function newHandle(reply: XdrReader): Buffer {
   return reply.opaque(64);
 }
 
-function maybeAttributes(reply: XdrReader): NfsAttributes | null {
+export function maybeAttributes(reply: XdrReader): NfsAttributes | null {
   return reply.bool() ? readAttributes(reply) : null;
 }
 
