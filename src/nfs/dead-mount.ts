@@ -2,13 +2,20 @@ import { spawn } from 'node:child_process';
 import { connect } from 'node:net';
 import { programPath } from '../kernel/fusermount.ts';
 import type { MountEntry } from '../kernel/mount-table.ts';
-import { forcedUmount, portOf } from './system-mount.ts';
+import { MOUNT_PROCEDURE } from './mount-program.ts';
+import { MOUNT_PROGRAM, VERSION } from './protocol.ts';
+import { LAST_FRAGMENT, RecordReader } from './record-reader.ts';
+import { callHeader } from './rpc-message.ts';
+import { forcedUmount, HOST, pathOf, portOf } from './system-mount.ts';
+import { XdrWriter } from './xdr.ts';
 
 /**
  * NFS mounts whose process and guard are both dead. The client waits for its server permanently, so nothing here accesses the mounted directory.
  */
 
-const CONNECT_MS_MAX = 3_000;
+const ANSWER_MS_MAX = 3_000;
+/** More than a list with one mount. */
+const ANSWER_BYTES_MAX = 4_096;
 const UMOUNT_MS_MAX = 30_000;
 
 /** Whether an NFS mount is one of ours, alive or dead. */
@@ -17,20 +24,39 @@ export function isOurNfs({ type, source }: MountEntry): boolean {
 }
 
 /**
- * Whether a process holds the port of a mount of ours: the mounting process or its guard. Only a refused connection means that there is none. A
- * process that is stopped still has the port, and so has another program that bound it since.
+ * Whether the mounting process or its guard may still hold the port of a mount of ours. There is none if the connection is refused, or if another
+ * program has bound the port since: its reply to DUMP does not name the mount. Silence proves nothing, because a stopped process and the guard
+ * are silent. Neither does a closed connection: a server with too many of them closes each further one.
  */
-export function hasServer({ source }: MountEntry): Promise<boolean> {
+export function hasServer({ source }: MountEntry, answerMsMax = ANSWER_MS_MAX): Promise<boolean> {
   const port = portOf(source);
   if (port === null) return Promise.resolve(true);
   return new Promise((resolve) => {
-    const socket = connect({ port, host: '127.0.0.1', timeout: CONNECT_MS_MAX });
-    const done = (isHeld: boolean): void => {
+    const socket = connect({ port, host: HOST, timeout: answerMsMax });
+    const done = (mayExist: boolean): void => {
       socket.destroy();
-      resolve(isHeld);
+      resolve(mayExist);
     };
-    socket.once('connect', () => done(true));
+    const onRecord = (reply: Buffer): void => done(reply.includes(pathOf(source)));
+    const replies = new RecordReader({ bytesMax: ANSWER_BYTES_MAX, onRecord });
+    const call = callHeader(1, MOUNT_PROGRAM, VERSION, MOUNT_PROCEDURE.dump).done();
+    socket.once('connect', () =>
+      socket.write(
+        new XdrWriter()
+          .u32(LAST_FRAGMENT + call.byteLength)
+          .fixed(call)
+          .done(),
+      ),
+    );
+    socket.on('data', (chunk) => {
+      try {
+        replies.push(chunk);
+      } catch {
+        done(false); // no RPC
+      }
+    });
     socket.once('timeout', () => done(true));
+    socket.once('end', () => done(true));
     socket.once('error', ({ code }: NodeJS.ErrnoException) => done(code !== 'ECONNREFUSED'));
   });
 }

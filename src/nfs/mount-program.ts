@@ -4,11 +4,11 @@ import type { FileHandles } from './file-handles.ts';
 import { MOUNT_PROGRAM, PATH_BYTES_MAX, VERSION } from './protocol.ts';
 import type { RpcCall } from './rpc-message.ts';
 import type { RpcBody, RpcProgram } from './rpc-server.ts';
-import { exportedPath } from './system-mount.ts';
+import { exportedPath, HOST } from './system-mount.ts';
 import { XdrWriter } from './xdr.ts';
 
 /** The procedures of the MOUNT protocol (RFC 1813, appendix I). */
-const PROCEDURE = { null: 0, mnt: 1, dump: 2, umnt: 3, umntall: 4, export: 5 } as const;
+export const MOUNT_PROCEDURE = { null: 0, mnt: 1, dump: 2, umnt: 3, umntall: 4, export: 5 } as const;
 const OK = 0;
 const ERR_ACCES = 13;
 const AUTH_SYS = 1;
@@ -22,38 +22,44 @@ export class MountProgram implements RpcProgram {
   readonly number = MOUNT_PROGRAM;
   readonly version = VERSION;
   readonly #handles: FileHandles;
-  /** The exported path; null while no MNT succeeds. */
-  #path: string | null = null;
+  /** The exported path. */
+  #path: string | null;
+  #isOpen = false;
 
-  constructor(handles: FileHandles) {
+  /** @param path of a mount that is continued: it never opens, because an earlier process gave its handle out */
+  constructor(handles: FileHandles, path: string | null = null) {
     this.#handles = handles;
+    this.#path = path;
   }
 
-  /** From now on one MNT succeeds. A mount that is continued never opens: its handle was given out by an earlier process. @returns the path */
+  /** From now on one MNT succeeds. @returns the path */
   open(port: number): string {
     this.#path = exportedPath(port, randomBytes(SECRET_BYTES).toString('hex'));
+    this.#isOpen = true;
     return this.#path;
   }
 
   /** From now on no MNT succeeds. */
   close(): void {
-    this.#path = null;
+    this.#isOpen = false;
   }
 
   call({ procedure, args }: RpcCall): RpcBody | null {
     const out = new XdrWriter();
     switch (procedure) {
-      case PROCEDURE.null:
-      case PROCEDURE.umntall:
+      case MOUNT_PROCEDURE.null:
+      case MOUNT_PROCEDURE.umntall:
         break;
-      case PROCEDURE.umnt:
+      case MOUNT_PROCEDURE.umnt:
         args.opaque(PATH_BYTES_MAX);
         break;
-      case PROCEDURE.mnt:
+      case MOUNT_PROCEDURE.mnt:
         this.#mount(args.opaque(PATH_BYTES_MAX).toString('latin1'), out);
         break;
-      case PROCEDURE.dump:
-      case PROCEDURE.export:
+      case MOUNT_PROCEDURE.dump:
+        this.#dump(out);
+        break;
+      case MOUNT_PROCEDURE.export:
         out.bool(false); // an empty list
         break;
       default:
@@ -62,8 +68,14 @@ export class MountProgram implements RpcProgram {
     return [out.done()];
   }
 
+  /** The path of the mount, which every user finds in the mount table. It is a secret until the root's handle was given out. */
+  #dump(out: XdrWriter): void {
+    if (this.#path !== null && !this.#isOpen) out.bool(true).text(HOST).text(this.#path);
+    out.bool(false);
+  }
+
   #mount(path: string, out: XdrWriter): void {
-    if (path !== this.#path) {
+    if (!this.#isOpen || path !== this.#path) {
       out.u32(ERR_ACCES);
       return;
     }

@@ -88,7 +88,7 @@ export class NfsServer {
     const { callsFile = null } = deps;
     const recorded = callsFile === null ? null : RecordedCalls.open(callsFile, continued !== null);
     const nfs = new NfsProgram(parts, { clock, isServed, recorded });
-    const mount = new MountProgram(handles);
+    const mount = new MountProgram(handles, continued?.path);
     const rpc = await RpcServer.listen({
       programs: [nfs, mount],
       log,

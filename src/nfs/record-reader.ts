@@ -1,6 +1,7 @@
 import { XdrError } from './xdr.ts';
 
-const LAST_FRAGMENT = 0x8000_0000;
+/** In the header of a fragment, beside its length. */
+export const LAST_FRAGMENT = 0x8000_0000;
 const HEADER_BYTES = 4;
 /** Clients send one fragment for each record. */
 const FRAGMENTS_MAX = 64;

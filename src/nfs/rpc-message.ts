@@ -70,6 +70,12 @@ function callerOf(flavor: number, body: Buffer): RpcCaller {
   return { uid, gid, gids };
 }
 
+/** A call without credentials and arguments. */
+export function callHeader(xid: number, program: number, version: number, procedure: number): XdrWriter {
+  const writer = new XdrWriter().u32(xid).u32(CALL).u32(RPC_VERSION).u32(program).u32(version).u32(procedure);
+  return writer.u32(AUTH_NONE).u32(0).u32(AUTH_NONE).u32(0);
+}
+
 /** The reply to a call that was carried out: `body` follows. */
 export function replyHeader(xid: number): XdrWriter {
   return accepted(xid, ACCEPT.success);

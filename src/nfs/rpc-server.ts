@@ -5,7 +5,7 @@ import type { ReceiveAwake } from '../base/native.ts';
 import type { Answer } from '../kernel/binding.ts';
 import { BusyWait } from './busy-wait.ts';
 import { DirectSocket } from './direct-socket.ts';
-import { RecordReader } from './record-reader.ts';
+import { LAST_FRAGMENT, RecordReader } from './record-reader.ts';
 import { ACCEPT, isSupportedRpc, parseCall, type RpcCall, refusal, replyHeader, rpcMismatch } from './rpc-message.ts';
 import { XdrError } from './xdr.ts';
 
@@ -16,7 +16,6 @@ const CONNECTIONS_MAX = 16;
 const IN_FLIGHT_MAX = 64;
 /** Replies that the client has not read yet. */
 const UNREAD_BYTES_MAX = 8 * 1024 * 1024;
-const LAST_FRAGMENT = 0x8000_0000;
 const MARK_BYTES = 4;
 /** A reply up to this length is cheaper to copy than to write in pieces. */
 const COPIED_BYTES_MAX = 8 * 1024;

@@ -7,7 +7,7 @@ import { TRANSFER_BYTES_MAX } from './protocol.ts';
 
 /** The commands that mount an NFS export on this system. */
 
-const HOST = '127.0.0.1';
+export const HOST = '127.0.0.1';
 const MOUNT_MS_MAX = 30_000;
 
 export interface Command {
@@ -28,6 +28,11 @@ export function exportedPath(port: number, secret: string): string {
 /** The source of the mount in the mount table. */
 export function sourceOf({ path }: Pick<Export, 'path'>): string {
   return `${HOST}:${path}`;
+}
+
+/** The path of the export, by the source in the mount table. */
+export function pathOf(source: string): string {
+  return source.slice(HOST.length + 1);
 }
 
 /** The port of a mount of ours, by its source in the mount table; null for the mount of another program. */

@@ -1,9 +1,19 @@
-import { createServer, type Server } from 'node:net';
-import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
+import { randomBytes } from 'node:crypto';
+import { createServer, type Socket } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
+import { systemClock } from '../../src/base/clock.ts';
+import { silentLogger } from '../../src/base/log.ts';
+import type { ContinuedMount } from '../../src/nfs/continued-mount.ts';
 import { hasServer, isOurNfs, removalOfNfs } from '../../src/nfs/dead-mount.ts';
+import { MOUNT_PROCEDURE } from '../../src/nfs/mount-program.ts';
+import { NfsServer } from '../../src/nfs/nfs-server.ts';
+import { MOUNT_PROGRAM } from '../../src/nfs/protocol.ts';
 import { exportedPath, sourceOf } from '../../src/nfs/system-mount.ts';
+import { XdrWriter } from '../../src/nfs/xdr.ts';
+import { MemoryFileSystem } from '../kernel/memory-file-system.ts';
 import { DarwinMount } from './darwin-mount.ts';
 import { guardsOf } from './guards.ts';
+import { NfsClient } from './nfs-client.ts';
 
 const WAIT_MS_MAX = 60_000;
 
@@ -14,19 +24,83 @@ function entryOf(port: number) {
 }
 
 describe('the server of an NFS mount', () => {
-  let server: Server;
-  let port = 0;
-  beforeAll(async () => {
-    server = createServer((socket) => socket.destroy());
-    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    port = (server.address() as { port: number }).port;
-  });
-  afterAll(() => server.close());
+  const ANSWER_MS_MAX = 300;
+  let end = async (): Promise<void> => {};
+  afterEach(() => end());
 
-  test('exists while its port accepts connections, and is gone when the port refuses them', async () => {
-    expect(await hasServer(entryOf(port))).toBe(true);
-    await new Promise((resolve) => server.close(resolve));
-    expect(await hasServer(entryOf(port))).toBe(false);
+  /** @returns the port of a program that does this with each connection */
+  async function listening(onConnected: (socket: Socket) => void): Promise<number> {
+    const sockets: Socket[] = [];
+    const server = createServer((socket) => {
+      sockets.push(socket.on('error', () => {}));
+      onConnected(socket);
+    });
+    await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+    end = async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    };
+    return (server.address() as { port: number }).port;
+  }
+
+  async function served(continued: ContinuedMount | null = null): Promise<NfsServer> {
+    const deps = { log: silentLogger, clock: systemClock, continued };
+    const server = await NfsServer.start(new MemoryFileSystem(), { readOnly: false, allowOther: false }, deps);
+    end = () => server.close();
+    return server;
+  }
+
+  /** The mount that the server has. */
+  function mountOf({ exported }: NfsServer) {
+    return { ...entryOf(exported.port), source: sourceOf(exported) };
+  }
+
+  test('exists from the moment when the root was given out, and is gone when its port refuses connections', async () => {
+    const server = await served();
+    const client = await NfsClient.connect(server.exported.port);
+    await client.mnt(server.exported.path);
+    expect(await hasServer(mountOf(server))).toBe(true);
+    server.admit();
+    expect(await hasServer(mountOf(server))).toBe(true);
+    client.close();
+    await server.close();
+    expect(await hasServer(mountOf(server))).toBe(false);
+  });
+
+  test('names its mount when it continues it, and not while the path is a secret', async () => {
+    const fresh = await served();
+    expect(await dump(fresh)).not.toContain('cfs-mount');
+    await fresh.close();
+    const continued = await served({ path: exportedPath(1, 'ab'.repeat(16)), key: randomBytes(32) });
+    expect(await dump(continued)).toContain(continued.exported.path);
+  });
+
+  async function dump({ exported }: NfsServer): Promise<string> {
+    const client = await NfsClient.connect(exported.port);
+    const reply = await client.call(MOUNT_PROGRAM, MOUNT_PROCEDURE.dump, new XdrWriter());
+    client.close();
+    return reply.rest().toString('latin1');
+  }
+
+  test.each<[string, (socket: Socket) => void]>([
+    ['is silent, as a stopped process and the guard are', () => {}],
+    ['closes the connection, as a server with too many of them does', (socket) => void socket.end()],
+    ['resets the connection', (socket) => void socket.resetAndDestroy()],
+  ])('counts as alive while the program on its port %s', async (_how, onConnected) => {
+    expect(await hasServer(entryOf(await listening(onConnected)), ANSWER_MS_MAX)).toBe(true);
+  });
+
+  test.each<[string, (socket: Socket) => void]>([
+    ['replies as HTTP', (socket) => void socket.once('data', () => socket.end('HTTP/1.1 400 Bad Request\r\n\r\n'))],
+    ['speaks first', (socket) => void socket.write('SSH-2.0-OpenSSH_9.2\r\n')],
+    ['sends the call back', (socket) => void socket.pipe(socket)],
+  ])('is gone if the program on its port %s', async (_how, onConnected) => {
+    expect(await hasServer(entryOf(await listening(onConnected)), ANSWER_MS_MAX)).toBe(false);
+  });
+
+  test('is gone if its port serves another mount of ours', async () => {
+    const other = await served({ path: exportedPath(1, 'ab'.repeat(16)), key: randomBytes(32) });
+    expect(await hasServer(entryOf(other.exported.port))).toBe(false);
   });
 
   test('counts as alive for mounts of other programs, whose port is unknown', async () => {
