@@ -4,7 +4,14 @@ import { copyFile, mkdir, open, readFile, rename, stat, unlink, writeFile } from
 import { dirname, join } from 'node:path';
 import { systemCodeOf } from '../base/errors.ts';
 import { syncDirectory } from './blob-writer.ts';
-import { type HashedFile, type ObjectBytes, type ObjectStore, type StoredObject, StoreError } from './object-store.ts';
+import {
+  type HashedBytes,
+  type HashedFile,
+  type ObjectBytes,
+  type ObjectStore,
+  type StoredObject,
+  StoreError,
+} from './object-store.ts';
 
 /** Objects as files of a directory, which several servers may share. */
 export class DirectoryStore implements ObjectStore {
@@ -16,14 +23,15 @@ export class DirectoryStore implements ObjectStore {
     this.name = directory;
   }
 
-  async put(key: string, file: HashedFile): Promise<string> {
+  async put(key: string, content: HashedBytes | HashedFile): Promise<string> {
     const path = await this.#newPath(key);
     const partial = `${path}.partial`;
     await this.#stored(async () => {
-      await copyFile(file.path, partial, constants.COPYFILE_EXCL);
+      if ('path' in content) await copyFile(content.path, partial, constants.COPYFILE_EXCL);
+      else await writeFile(partial, content.bytes, { flag: 'wx', mode: 0o600 });
       await this.#place(partial, path);
     });
-    return file.sha256;
+    return content.sha256;
   }
 
   async read({ key, sizeBytes }: StoredObject, start: number, end: number): Promise<ObjectBytes> {

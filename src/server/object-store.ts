@@ -3,10 +3,10 @@ export interface ObjectStore {
   /** For messages. */
   readonly name: string;
   /**
-   * Stores a file. @returns the entity tag of the object
-   * @throws DamagedFileError if the file is not the one that was hashed · StoreError
+   * Stores bytes. @returns the entity tag of the object
+   * @throws DamagedFileError if a file is not the one that was hashed · StoreError
    */
-  put(key: string, file: HashedFile, signal: AbortSignal): Promise<string>;
+  put(key: string, content: HashedBytes | HashedFile, signal: AbortSignal): Promise<string>;
   /** Bytes `[start, end)`, at least one. Resolves when the store begins to answer. @throws StoreError */
   read(object: StoredObject, start: number, end: number): Promise<ObjectBytes>;
   /** Removes an object, and with `mayBePartial` what an interrupted `put` left. A missing one is fine. @throws StoreError */
@@ -15,6 +15,14 @@ export interface ObjectStore {
   readText(key: string): Promise<string | null>;
   writeText(key: string, text: string): Promise<void>;
   close(): Promise<void>;
+}
+
+/** Bytes in memory. Must not change until they are stored. */
+export interface HashedBytes {
+  readonly bytes: Uint8Array;
+  readonly sizeBytes: number;
+  /** Hexadecimal. */
+  readonly sha256: string;
 }
 
 export interface HashedFile {

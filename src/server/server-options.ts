@@ -67,6 +67,7 @@ export interface SharedDatabaseOptions {
   /** Tests shorten these; see `PostgresUploads`, `PostgresHousekeeping`. */
   readonly partBytes?: number;
   readonly gatheredBytes?: number;
+  readonly partBuffers?: number;
   readonly leaseMs?: number;
   readonly deletedAfterMs?: number;
 }

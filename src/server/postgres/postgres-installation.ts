@@ -3,15 +3,16 @@ import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { systemClock } from '../../base/clock.ts';
 import { UsageError } from '../../base/errors.ts';
 import type { CopyTarget, InstallationRows, NextNumbers, RowKind, StoredVersion } from '../installation.ts';
 import type { ObjectStore } from '../object-store.ts';
 import type { VersionRow } from '../rows.ts';
 import { type CheckedVersions, checkVersions } from '../version-check.ts';
+import { ArrivingPart, PART_BYTES } from './arriving-part.ts';
 import { claimInstallation, hasTable, UNFINISHED_COPY, unfinishedCopyOf } from './installation-claim.ts';
 import { bytes, INSTALLATION_TABLES, type InstallationTable } from './installation-tables.ts';
 import { newObjectKey, newObjectName } from './object-name.ts';
-import { PartFile } from './part-file.ts';
 import { Postgres } from './postgres.ts';
 import { PostgresBlobs } from './postgres-blobs.ts';
 
@@ -158,16 +159,15 @@ export class PostgresInstallation implements CopyTarget {
   async store(version: VersionRow, chunks: AsyncIterable<Uint8Array>): Promise<StoredVersion> {
     const row = { ...version, blob: newObjectName() };
     const parts: StoredVersion['parts'][number][] = [];
-    let part = new PartFile(join(this.#directory, randomUUID()));
+    let part = this.#newPart();
     try {
       for await (const chunk of chunks) {
         for (let rest = chunk; rest.byteLength > 0; ) {
           if (part.sizeBytes === PART_BYTES) {
             parts.push(await this.#put(part));
-            part = new PartFile(join(this.#directory, randomUUID()));
+            part = this.#newPart();
           }
-          // A copy: the chunk is valid until the next one is requested.
-          const taken = Buffer.from(rest.subarray(0, PART_BYTES - part.sizeBytes));
+          const taken = rest.subarray(0, PART_BYTES - part.sizeBytes);
           await part.write(taken);
           rest = rest.subarray(taken.byteLength);
         }
@@ -231,14 +231,18 @@ export class PostgresInstallation implements CopyTarget {
     await rm(this.#directory, { recursive: true, force: true });
   }
 
+  #newPart(): ArrivingPart {
+    return new ArrivingPart({ path: join(this.#directory, randomUUID()), clock: systemClock });
+  }
+
   /** Recorded before its first byte: after an interruption, the servers delete it. */
-  async #put(part: PartFile): Promise<StoredVersion['parts'][number]> {
+  async #put(part: ArrivingPart): Promise<StoredVersion['parts'][number]> {
     const key = newObjectKey();
     await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
-    const file = await part.finish();
+    const content = await part.finish();
     try {
-      const etag = await this.#store.put(key, file, AbortSignal.timeout(PUT_MS_MAX));
-      return { key, etag, sizeBytes: file.sizeBytes };
+      const etag = await this.#store.put(key, content, AbortSignal.timeout(PUT_MS_MAX));
+      return { key, etag, sizeBytes: content.sizeBytes };
     } finally {
       await part.remove();
     }
@@ -274,8 +278,6 @@ async function refuseOthers(postgres: Postgres): Promise<void> {
 
 /** Rows in memory at a time. */
 const PIECE_ROWS = 500;
-/** As of an upload. */
-const PART_BYTES = 16 * 1024 * 1024;
 const PUT_MS_MAX = 30 * 60_000;
 const LOOKS = 20;
 const LOOK_EVERY_MS = 250;

@@ -5,17 +5,18 @@ import type { ResourceId } from '../../protocol/endpoints.ts';
 import type { Session } from '../accounts.ts';
 import type { BodyOutcome, Exchange } from '../exchange.ts';
 import type { HoldingLimits } from '../holdings.ts';
-import { type ObjectStore, StoreError } from '../object-store.ts';
+import { type HashedBytes, type HashedFile, type ObjectStore, StoreError } from '../object-store.ts';
 import { randomSuffix } from '../random-suffix.ts';
 import { overQuota, Refusal } from '../refusal.ts';
 import type { FileRow, VersionRow } from '../rows.ts';
 import type { UploadRules } from '../rules.ts';
 import { Turns } from '../turns.ts';
+import { ArrivingPart, PART_BYTES, SMALL_BYTES_MAX } from './arriving-part.ts';
 import { BatchedCalls } from './batched-calls.ts';
 import { GatheredBytes } from './gathered-bytes.ts';
 import { GroupedCalls } from './grouped-calls.ts';
 import { newObjectKey, newObjectName } from './object-name.ts';
-import { PartFile, SMALL_BYTES_MAX } from './part-file.ts';
+import { PartBuffers } from './part-buffers.ts';
 import type { Postgres } from './postgres.ts';
 import { checkId, type SqlLimits, type SqlVersion, sqlLimits, versionRow } from './postgres-rows.ts';
 
@@ -33,6 +34,7 @@ export class PostgresUploads implements UploadRules {
   readonly #clock: Clock;
   readonly #directory: string;
   readonly #gathered: GatheredBytes;
+  readonly #buffers: PartBuffers;
   /** A store holds some megabytes of each object in memory while it sends them. Accounts take turns. */
   readonly #puts = new Turns({ atOnceMax: PUTS_AT_ONCE_MAX, waitingMax: Number.POSITIVE_INFINITY });
   readonly #lease: string;
@@ -64,16 +66,16 @@ export class PostgresUploads implements UploadRules {
     versionsKept: number;
     partBytes?: number;
     gatheredBytes?: number;
+    partBuffers?: number;
     leaseMs?: number;
   }) {
     this.#postgres = deps.postgres;
     this.#store = deps.store;
     this.#clock = deps.clock;
     this.#directory = deps.directory;
-    this.#gathered = new GatheredBytes({
-      bytesMax: deps.gatheredBytes ?? GATHERED_BYTES,
-      partBytes: deps.partBytes ?? PART_BYTES,
-    });
+    const partBytes = deps.partBytes ?? PART_BYTES;
+    this.#gathered = new GatheredBytes({ bytesMax: deps.gatheredBytes ?? GATHERED_BYTES, partBytes });
+    this.#buffers = new PartBuffers({ count: deps.partBuffers ?? PART_BUFFERS, bufferBytes: partBytes });
     const leaseMs = deps.leaseMs ?? LEASE_MS;
     this.#lease = `${leaseMs} milliseconds`;
     this.#renewedAfterMs = leaseMs / 3;
@@ -248,9 +250,7 @@ export class PostgresUploads implements UploadRules {
             await this.#storePart(sender, false);
             renewedMs = this.#clock.elapsedMs();
           }
-          sender.part ??= new PartFile(join(this.#directory, randomUUID()), (bytes) =>
-            this.#gathered.add(sender.session.uid, bytes),
-          );
+          sender.part ??= this.#newPart(sender.session.uid);
           const taken = rest.subarray(0, this.#partMax(sender) - sender.part.sizeBytes);
           await sender.part.write(taken);
           rest = rest.subarray(taken.byteLength);
@@ -262,6 +262,15 @@ export class PostgresUploads implements UploadRules {
         renewedMs = this.#clock.elapsedMs();
       }
     }, roomBytes);
+  }
+
+  #newPart(uid: string): ArrivingPart {
+    return new ArrivingPart({
+      path: join(this.#directory, randomUUID()),
+      clock: this.#clock,
+      takeBuffer: () => this.#buffers.take(uid),
+      gathered: (bytes) => this.#gathered.add(uid, bytes),
+    });
   }
 
   #partMax({ session, part }: Sender): number {
@@ -315,7 +324,8 @@ export class PostgresUploads implements UploadRules {
     if (part === null) return null;
     const waiter = { party: sender.session.uid, isGone: () => false };
     try {
-      const stored = await this.#puts.inTurn(() => this.#putFile(part), waiter);
+      const content = await part.finish();
+      const stored = await this.#puts.inTurn(() => this.#putContent(content), waiter);
       sender.hasParts = true;
       return stored;
     } catch (error) {
@@ -327,12 +337,11 @@ export class PostgresUploads implements UploadRules {
     }
   }
 
-  async #putFile(part: PartFile): Promise<Stored> {
+  async #putContent(content: HashedBytes | HashedFile): Promise<Stored> {
     const key = newObjectKey();
     await this.#postgres.rows("INSERT INTO objects (key, state) VALUES ($1, 'arriving')", key);
-    const file = await part.finish();
-    const etag = await this.#store.put(key, file, AbortSignal.timeout(PUT_MS_MAX));
-    return { key, etag, sizeBytes: file.sizeBytes };
+    const etag = await this.#store.put(key, content, AbortSignal.timeout(PUT_MS_MAX));
+    return { key, etag, sizeBytes: content.sizeBytes };
   }
 
   async #forget({ file, seq, epoch }: Sender): Promise<void> {
@@ -371,7 +380,7 @@ class Sender {
   /** Makes the row. */
   readonly begin: (() => Promise<number>) | null;
   /** What was received since the last part. */
-  part: PartFile | null = null;
+  part: ArrivingPart | null = null;
   /** Of the whole version; null if other requests sent its beginning. */
   hash: Hash | null = createHash('sha256');
   hasParts = false;
@@ -391,11 +400,10 @@ class Sender {
   }
 }
 
-/** A part lies in a temporary file while it arrives, and is lost if the server is killed. */
-const PART_BYTES = 16 * 1024 * 1024;
-/** Of all uploads to this server, in temporary files. */
-const GATHERED_BYTES = 32 * PART_BYTES;
-/** With 8 MiB each in memory; enough for a store that answers late. */
+/** Of all uploads to this server, in buffers and temporary files. They are lost if the server is killed. */
+const GATHERED_BYTES = 64 * PART_BYTES;
+const PART_BUFFERS = 16;
+/** With a part each in memory, in a buffer or read from its file; enough for a store that answers late. */
 const PUTS_AT_ONCE_MAX = 16;
 const LEASE_MS = 60_000;
 /** An object that takes longer could be taken for interrupted. */

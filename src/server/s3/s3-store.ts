@@ -6,6 +6,7 @@ import { ProtocolError } from '../../base/errors.ts';
 import type { DecodeDocument } from '../../protocol/xml.ts';
 import {
   DamagedFileError,
+  type HashedBytes,
   type HashedFile,
   type ObjectBytes,
   type ObjectStore,
@@ -52,13 +53,19 @@ export class S3Store implements ObjectStore {
     this.#requests = new S3Requests({ location, credentials, clock, pool });
   }
 
-  async put(key: string, file: HashedFile, signal: AbortSignal): Promise<string> {
+  put(key: string, content: HashedBytes | HashedFile, signal: AbortSignal): Promise<string> {
+    return 'path' in content
+      ? this.#putFile(key, content, signal)
+      : this.#putBytes(key, content.bytes, content.sha256, signal);
+  }
+
+  async #putFile(key: string, file: HashedFile, signal: AbortSignal): Promise<string> {
     const handle = await open(file.path, 'r');
     try {
       const { size } = await handle.stat();
       if (size !== file.sizeBytes) throw damaged(file, `it has ${size} bytes instead of ${file.sizeBytes}`);
       return await (size <= PART_BYTES
-        ? this.#putWhole(key, handle, file, signal)
+        ? this.#putBytes(key, await wholeOf(handle, file), file.sha256, signal)
         : this.#putParts(key, handle, file, signal));
     } finally {
       await handle.close();
@@ -86,11 +93,7 @@ export class S3Store implements ObjectStore {
     return this.#requests.close();
   }
 
-  async #putWhole(key: string, handle: FileHandle, file: HashedFile, signal: AbortSignal): Promise<string> {
-    const body = Buffer.allocUnsafeSlow(file.sizeBytes);
-    await fill(body, handle, 0);
-    const sha256 = hash('sha256', body, 'hex');
-    if (sha256 !== file.sha256) throw damaged(file, 'its SHA-256 is another one');
+  async #putBytes(key: string, body: Uint8Array, sha256: string, signal: AbortSignal): Promise<string> {
     const { headers } = await this.#requests.send({ method: 'PUT', key, body, sha256, signal });
     return etagOf(headers.etag, key);
   }
@@ -176,6 +179,13 @@ function documentOf<T>(text: string, decode: DecodeDocument<T>, request: string)
 /** The size of all parts of a file but the last: more than usual for a file that would have too many. */
 export function partBytesOf(sizeBytes: number): number {
   return Math.max(PART_BYTES, Math.ceil(sizeBytes / PARTS_MAX / MIB) * MIB);
+}
+
+async function wholeOf(handle: FileHandle, file: HashedFile): Promise<Uint8Array> {
+  const bytes = Buffer.allocUnsafeSlow(file.sizeBytes);
+  await fill(bytes, handle, 0);
+  if (hash('sha256', bytes, 'hex') !== file.sha256) throw damaged(file, 'its SHA-256 is another one');
+  return bytes;
 }
 
 async function fill(buffer: Uint8Array, handle: FileHandle, start: number): Promise<void> {

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { expect } from 'vitest';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
-import type { HashedFile } from '../../../src/server/object-store.ts';
+import type { HashedBytes, HashedFile } from '../../../src/server/object-store.ts';
 import { Postgres } from '../../../src/server/postgres/postgres.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { testUnless } from '../../harness/requirement.ts';
@@ -27,7 +27,7 @@ testUnless(missingPostgres())(
       dataDirectory: directory,
       publicOrigin: ORIGIN,
       objects: new DirectoryStore(join(directory, 'objects')),
-      database: { url: await postgres.newDatabase(), partBytes: MIB, gatheredBytes: 8 * MIB },
+      database: { url: await postgres.newDatabase(), partBytes: MIB, gatheredBytes: 8 * MIB, partBuffers: 0 },
     });
     try {
       const origin = `http://127.0.0.1:${server.port}`;
@@ -83,11 +83,11 @@ class HeldStore extends DirectoryStore {
   readonly #release: (() => void)[] = [];
   isHeld = true;
 
-  override async put(key: string, file: HashedFile): Promise<string> {
-    this.begun.push(file.sha256);
+  override async put(key: string, content: HashedBytes | HashedFile): Promise<string> {
+    this.begun.push(content.sha256);
     this.keys.push(key);
     if (this.isHeld) await new Promise<void>((resolve) => this.#release.push(resolve));
-    return super.put(key, file);
+    return super.put(key, content);
   }
 
   release(): void {
@@ -108,7 +108,7 @@ testUnless(missingPostgres())(
     const postgres = await PostgresServer.start();
     const store = new HeldStore(join(directory, 'objects'));
     const url = await postgres.newDatabase();
-    const shared = { publicOrigin: ORIGIN, objects: store, database: { url } };
+    const shared = { publicOrigin: ORIGIN, objects: store, database: { url, partBuffers: 0 } };
     const server = await ReferenceServer.open({ dataDirectory: directory, ...shared });
     try {
       const at = {

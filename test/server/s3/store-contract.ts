@@ -60,6 +60,14 @@ export function storeContract(storeOf: () => ObjectStore): void {
       expect((await bytesIn(await store.read(object, start, end))).equals(bytes.subarray(start, end))).toBe(true);
   });
 
+  test('bytes in memory are read back byte for byte', async () => {
+    const [store, key, bytes] = [storeOf(), newKey(), bytesOf(100_000)];
+    const sha256 = createHash('sha256').update(bytes).digest('hex');
+    const etag = await store.put(key, { bytes, sizeBytes: bytes.byteLength, sha256 }, never);
+    const read = await bytesIn(await store.read({ key, etag, sizeBytes: bytes.byteLength }, 0, bytes.byteLength));
+    expect(read.equals(bytes)).toBe(true);
+  });
+
   test('an object that is not the stored one is not read', async () => {
     const [store, key] = [storeOf(), newKey()];
     const etag = await store.put(key, newFile(bytesOf(20_000)), never);
