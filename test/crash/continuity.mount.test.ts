@@ -66,35 +66,34 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect(output).toBe(`held\n${wanted}lock 1\nlock\nnumbers\n`);
   });
 
-  test.each([
-    { what: 'small, in memory', bytes: 20_000 },
-    { what: 'large, in its file', bytes: 3_000_000 },
-  ])(
-    'what a descriptor wrote before two deaths is still there, and it continues to write ($what)',
-    async ({ bytes }) => {
-      onTestFailed(() => mount.printLogs());
-      await mount.run('printf before > written');
-      const program = await SyscallProcess.start(mount.directory);
-      try {
-        const fd = await program.open('written', O_RDWR);
-        const one = Buffer.alloc(bytes, '1');
-        await program.write(fd, 3, one);
-        await mount.killAndContinue();
-        await program.write(fd, 3 + bytes, Buffer.from('two'));
-        await mount.killAndContinue();
+  test('what descriptors wrote before two deaths is still there, and they continue to write', async () => {
+    onTestFailed(() => mount.printLogs());
+    // In memory, and in its file.
+    const files = { small: 20_000, large: 3_000_000 };
+    for (const name of Object.keys(files)) await mount.run(`printf before > ${name}`);
+    const program = await SyscallProcess.start(mount.directory);
+    try {
+      const open: { name: string; bytes: number; fd: number }[] = [];
+      for (const [name, bytes] of Object.entries(files))
+        open.push({ name, bytes, fd: await program.open(name, O_RDWR) });
+      for (const { bytes, fd } of open) await program.write(fd, 3, Buffer.alloc(bytes, '1'));
+      await mount.killAndContinue();
+      for (const { bytes, fd } of open) await program.write(fd, 3 + bytes, Buffer.from('two'));
+      await mount.killAndContinue();
+      for (const { name, bytes, fd } of open) {
         expect((await program.fstat(fd)).sizeBytes).toBe(bytes + 6);
         expect((await program.read(fd, bytes - 1, 7)).toString()).toBe('1111two');
         await program.close(fd);
-        expect((await mount.run('head -c 4 written; tail -c 4 written; wc -c < written')).stdout).toBe(
+        expect((await mount.run(`head -c 4 ${name}; tail -c 4 ${name}; wc -c < ${name}`)).stdout).toBe(
           `bef11two${bytes + 6}\n`,
         );
-      } finally {
-        await program.dispose();
       }
-      await mount.run('printf after > written');
-      expect((await mount.run('cat written')).stdout).toBe('after');
-    },
-  );
+    } finally {
+      await program.dispose();
+    }
+    await mount.run('printf after > small; printf after > large');
+    expect((await mount.run('cat small large')).stdout).toBe('afterafter');
+  });
 
   test('a file that was deleted while open continues over two deaths, and so do a nameless file and a removed folder', async () => {
     onTestFailed(() => mount.printLogs());
@@ -177,39 +176,45 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect((await mount.run('cat scattered')).stdout).toBe('before');
   });
 
-  test.each([
-    { how: 'shorter', from: 900_003, to: 500_001 },
-    { how: 'longer', from: 500_001, to: 900_003 },
-  ])('a descriptor of a file that a $how one replaced keeps its version over two deaths', async ({ how, from, to }) => {
+  test('descriptors of files that a shorter and a longer one replaced keep their versions over two deaths', async () => {
     onTestFailed(() => mount.printLogs());
     const other = await OtherProgram.signIn(mount.server.account);
-    const url = await other.client.createFilled(other.systemFolder('2'), how, Buffer.alloc(from, 'A'));
+    const files = [
+      { name: 'shorter', from: 900_003, to: 500_001 },
+      { name: 'longer', from: 500_001, to: 900_003 },
+    ];
+    const urls: string[] = [];
+    for (const { name, from } of files)
+      urls.push(await other.client.createFilled(other.systemFolder('2'), name, Buffer.alloc(from, 'A')));
     await mount.cfs(['refresh']);
     const reader = await SyscallProcess.start(mount.directory);
     try {
-      const [begun, unread] = [await reader.open(how, O_RDONLY), await reader.open(how, O_RDONLY)];
-      await reader.read(begun, 0, 10);
-      const version = (await other.client.send('POST', `${url}/version`)).headers.location as string;
-      await other.client.send('PUT', `${version}/data`, { body: Buffer.alloc(to, 'B') });
+      const open: { fd: number; letter: string; length: number }[] = [];
+      for (const { name, from } of files) {
+        const [begun, unread] = [await reader.open(name, O_RDONLY), await reader.open(name, O_RDONLY)];
+        await reader.read(begun, 0, 10);
+        for (const fd of [begun, unread]) open.push({ fd, letter: 'A', length: from });
+      }
+      for (const [at, { to }] of files.entries()) {
+        const version = (await other.client.send('POST', `${urls[at]}/version`)).headers.location as string;
+        await other.client.send('PUT', `${version}/data`, { body: Buffer.alloc(to, 'B') });
+      }
       await mount.cfs(['refresh']);
-      const latest = await reader.open(how, O_RDONLY);
+      for (const { name, to } of files) open.push({ fd: await reader.open(name, O_RDONLY), letter: 'B', length: to });
       await mount.killAndContinue();
       await mount.killAndContinue();
 
-      for (const [fd, letter, length] of [
-        [begun, 'A', from],
-        [unread, 'A', from],
-        [latest, 'B', to],
-      ] as const) {
+      for (const { fd, letter, length } of open) {
         let bytes = Buffer.alloc(0);
         for (let at = 0; bytes.length === at; at += 64 * 1024)
           bytes = Buffer.concat([bytes, await reader.read(fd, at, 64 * 1024)]);
         expect(bytes.equals(Buffer.alloc(length, letter))).toBe(true);
         expect((await reader.fstat(fd)).sizeBytes).toBe(length);
       }
-      expect((await mount.run(`cksum < ${how}`)).stdout).toBe(
-        (await mount.run(`head -c ${to} /dev/zero | tr '\\0' B | cksum`)).stdout,
-      );
+      for (const { name, to } of files)
+        expect((await mount.run(`cksum < ${name}`)).stdout).toBe(
+          (await mount.run(`head -c ${to} /dev/zero | tr '\\0' B | cksum`)).stdout,
+        );
     } finally {
       await reader.dispose();
     }
@@ -301,26 +306,36 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     },
   );
 
-  test('a read that waits for the service continues after two deaths', async () => {
+  test('a read that waits for the service continues after two deaths, and SIGINT of its caller ends another one', async () => {
     onTestFailed(() => mount.printLogs());
-    await mount.run('seq 1 30000 > far');
+    await mount.run('seq 1 30000 > far; cp far farther');
     const { stdout: wanted } = await mount.run('cksum < far');
     await mount.sync();
-    await mount.cfs(['evict', join(mount.directory, 'far')]);
-    await mount.run('dd if=far iflag=nocache count=0 2> /dev/null'); // the kernel has its pages, too
+    for (const name of ['far', 'farther']) await mount.cfs(['evict', join(mount.directory, name)]);
+    // The kernel has their pages, too.
+    await mount.run('for i in far farther; do dd if=$i iflag=nocache count=0 2> /dev/null; done');
     await mount.server.pause();
     let reading: Promise<{ stdout: string }>;
     try {
       reading = mount.run('cksum < far');
-      for (let death = 0; death < 2; death++) {
-        // The process has the request, and has not answered it.
-        await vi.waitUntil(
+      const caller = spawn('cat', [`${mount.directory}/farther`], { cwd: '/', stdio: 'ignore' });
+      const ended = once(caller, 'exit');
+      // The process has the requests, and has not answered them.
+      const areWaiting = () =>
+        vi.waitUntil(
           async () =>
-            /^cfs_operations_waiting\S* [1-9]/m.test((await mount.cfs(['metrics'], { anyExitCode: true })).stdout),
+            /^cfs_operations_waiting\S* ([2-9]|\d\d)/m.test(
+              (await mount.cfs(['metrics'], { anyExitCode: true })).stdout,
+            ),
           { timeout: 30_000, interval: 100 },
         );
+      for (let death = 0; death < 2; death++) {
+        await areWaiting();
         await mount.killAndContinue();
       }
+      await areWaiting();
+      caller.kill('SIGINT');
+      expect(await ended).toEqual([null, 'SIGINT']);
     } finally {
       mount.server.resume();
     }

@@ -11,9 +11,9 @@ import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { SeededRandom } from '../store/seeded-random.ts';
 
 /** `npm run soak -- continuity` kills more often. */
-export const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '5');
+export const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '3');
 /** The calls of the load from one death to the next. */
-const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '1000');
+const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '300');
 const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
 const LOAD_MS_MAX = 24 * 3_600_000;
 /**
@@ -112,7 +112,7 @@ export async function killUnderLoad(
       const callsUntil = callsIn(lines) + CALLS_BETWEEN;
       await vi.waitUntil(() => callsIn(lines) >= callsUntil, { timeout: 60_000, interval: 7 });
       if (hasStandby) await mount.standbyReady();
-      const point = DEATH_POINTS[death % DEATH_POINTS.length];
+      const point = DEATH_POINTS[(seed + death) % DEATH_POINTS.length];
       writeFileSync(killFile, JSON.stringify({ point, nth: 1 + random.below(NTH_MAX) }));
       await mount.killAndContinue((pid) => process.kill(pid, point === '' ? 'SIGKILL' : 'SIGUSR2'));
       pauses.push(await vi.waitUntil(pauseOf, { timeout: 60_000, interval: 20 }));
