@@ -326,7 +326,6 @@ static void receive(struct process *process) {
       if (stop_signal != 0) kill(process->pid, stop_signal);
     } else if (byte == KEEPER_LETS_GO) {
       let_go = true;
-      forget_descriptors();
       drop_device();
     } else if (byte == KEEPER_PREPARE && process == &active) {
       prepare();

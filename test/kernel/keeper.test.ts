@@ -1,4 +1,7 @@
-import { readFileSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { closeSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { HANDOVER_BYTES } from '../../src/kernel/handover-state.ts';
 import {
@@ -8,6 +11,7 @@ import {
   KEEPER_MEMORY,
   KEEPER_SOCKET,
   keeperOf,
+  keeperProgram,
   tellKeeper,
 } from '../../src/kernel/keeper.ts';
 
@@ -48,4 +52,33 @@ test('a process without a keeper finds none, and others learn their generation',
     ...{ generation: 3, predecessor: 4242, diedMs: 1_700_000_000_000, upgrades: 1 },
   });
   expect(keeperOf({ CFS_KEEPER: 'standby' })).toBe('standby');
+});
+
+/** sizeof(pthread_mutex_t): the identity follows. Zeros are a free mutex. */
+const MUTEX_BYTES = process.arch === 'arm64' ? 48 : 40;
+const keeper = keeperProgram();
+
+test.skipIf(keeper === null).each([
+  { whose: 'of the same mount', identity: 'this mount', place: /^1 0 \d{13} 0\n\/dev\/null\n$/ },
+  { whose: 'of another mount', identity: 'that mount', place: /^0 0 0 0\nnone\n$/ },
+])('a keeper continues with the stored memory and connection $whose', ({ identity, place }) => {
+  const path = join(tmpdir(), `cfs-memory-${process.pid}-${identity.slice(0, 4)}`);
+  const bytes = Buffer.alloc(8192);
+  bytes.write('this mount', MUTEX_BYTES);
+  writeFileSync(path, bytes);
+  const [device, memory] = [openSync('/dev/null', 'r+'), openSync(path, 'r+')];
+  try {
+    const program = `printf %s "$CFS_KEEPER"; readlink /proc/self/fd/${KEEPER_DEVICE} || echo none`;
+    const { stdout, status } = spawnSync(keeper as string, ['sh', '-c', program], {
+      stdio: ['ignore', 'pipe', 'ignore', 'ignore', device, memory],
+      env: { ...process.env, CFS_KEEPER_STORED: '1', CFS_KEEPER_IDENTITY: identity, CFS_KEEPER_MANAGER: '' },
+      encoding: 'utf8',
+    });
+
+    expect([stdout, status]).toEqual([expect.stringMatching(place), 0]);
+  } finally {
+    closeSync(device);
+    closeSync(memory);
+    rmSync(path);
+  }
 });
