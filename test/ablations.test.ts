@@ -31,7 +31,53 @@ const ABLATIONS = [
     tests: ['test/fs/node-view.test.ts'],
     fails: ['the kernel caches the absence of a name only in a folder that was listed'],
   },
+  ofBusyWait(
+    'a client that thinks between its calls costs no waiting',
+    ['busy-wait.ts', 'startedMs - this.#repliedMs < AWAKE_MS ? this.#trust + 1 : 0', 'this.#trust + 1'],
+    'a client that thinks for longer than 50 µs never starts it',
+  ),
+  ofBusyWait(
+    'a wait in vain costs more trust than a call earns',
+    ['busy-wait.ts', 'this.#trust -= TRUST_LOST', 'this.#trust -= 1'],
+    'a wait in vain costs four that succeeded',
+    'a long row of calls earns no more than four waits in vain',
+  ),
+  ofBusyWait(
+    'trust has a limit',
+    ['busy-wait.ts', 'if (this.#trust < TRUST_MAX) ', ''],
+    'a long row of calls earns no more than four waits in vain',
+  ),
+  ofBusyWait(
+    'a turn of the event loop ends while calls come',
+    ['busy-wait.ts', ' && this.#repliedMs - startedMs < TURN_MS', ''],
+    'after half a millisecond the event loop has its turn',
+  ),
+  ofBusyWait(
+    'each reception has memory of its own',
+    ['busy-wait.ts', 'this.#pool = this.#pool.subarray(bytes);', ''],
+    'the bytes of a reception stay the same while later ones arrive',
+  ),
+  ofBusyWait(
+    'a pending reply gets the event loop',
+    ['rpc-server.ts', 'inFlight === 0 && socket.writableLength === 0', 'socket.writableLength === 0'],
+    'does not wait awake while a reply is pending',
+  ),
+  ofBusyWait(
+    'a paused stream is not read past',
+    ['direct-socket.ts', 'this.#socket.isPaused() || ', ''],
+    'receives nothing past a stream that is paused',
+  ),
+  ofBusyWait(
+    'bytes are received in their order',
+    ['direct-socket.ts', ' || this.#socket.readableLength > 0', ''],
+    'receives nothing past a stream that has received bytes before',
+  ),
 ] as const;
+
+/** A condition of the NFS server's waiting awake. Without one, the server only loses time, or a reply comes late. */
+function ofBusyWait(name: string, [file, text, by]: readonly [string, string, string], ...fails: readonly string[]) {
+  return { name, file: `src/nfs/${file}`, text, by, tests: ['test/nfs/busy-wait.test.ts'], fails };
+}
 
 test.each(ABLATIONS)('without its safeguard a test fails: $name', async ({ file, text, by, tests, fails }) => {
   const folder = mkdtempSync(join(tmpdir(), 'cfs-ablation-'));
