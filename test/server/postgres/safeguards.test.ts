@@ -259,6 +259,34 @@ describe.skipIf(missing !== null)(titled('safeguards of PostgreSQL', missing), (
       await expect(added).rejects.toMatchObject({ status: 416 });
     });
 
+    test('a complete version takes no part and no second completion, also of the sender that completed it', async () => {
+      const client = new RawClient(`http://127.0.0.1:${serving.port}`, user.client.token);
+      const file = new URL(await client.createFile(`/folder/:sc:${user.uid}:2`, 'complete')).pathname;
+      const local = file.split(':').at(-1) as string;
+      await client.send('POST', `${file}/version`);
+      const { seq } = await postgres.one<{ seq: number }>('SELECT seq FROM versions WHERE file = $1', local);
+      const ids = [user.uid, user.uid, local, seq] as const;
+      await postgres.rows(`SELECT take_upload($1, $2, $3, $4, 0, 10, '1 minute', 0, '${LIMITS}')`, ...ids);
+      const finish = () =>
+        postgres.rows(
+          `SELECT finish_upload($1, NULL, 0, $2, $3, $4, 1, NULL, NULL, 0, 'data', 'hash', NULL, 1, '${LIMITS}')`,
+          ...ids,
+        );
+      const add = (key: string | null) =>
+        postgres.rows(
+          `SELECT add_part($1, $2, $3, $4, 1, $5, 'etag', 10, true, '1 minute', 2, '${LIMITS}')`,
+          ...[...ids, key],
+        );
+      const seen = () => postgres.rows('SELECT * FROM versions WHERE file = $1', local);
+      await finish();
+      const complete = await seen();
+      await postgres.rows("INSERT INTO objects VALUES ('dd/more', 'arriving')");
+      for (const again of [finish, () => add('dd/more'), () => add(null)])
+        await expect(again()).rejects.toMatchObject({ status: 416 });
+      expect(await seen()).toEqual(complete);
+      expect(await postgres.one("SELECT state FROM objects WHERE key = 'dd/more'")).toEqual({ state: 'arriving' });
+    });
+
     test('two collectors at once delete different objects, and neither waits for the other', async () => {
       await postgres.rows(`INSERT INTO objects SELECT 'bb/' || n, 'dying', '-infinity' FROM generate_series(1, 250) n`);
       await observer.rows('BEGIN');
