@@ -78,7 +78,8 @@ export class PushScheduler {
   /** A user changed the node: its settle delay starts again. Cheap, because operations call it. */
   changed(ino: Inode): void {
     this.#stale.add(ino);
-    this.#due.changed(ino);
+    const node = soundNode(this.#deps.store, ino);
+    this.#due.changed(ino, node?.local === null ? (node.remote?.parent ?? null) : null);
   }
 
   /** Plans a node in the next turn, without its settle delay or back-off. */

@@ -1,6 +1,7 @@
 import { backoffMs } from '../base/backoff.ts';
 import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
+import { JointRemovals } from './joint-removals.ts';
 import type { Action } from './plan.ts';
 
 /**
@@ -13,6 +14,7 @@ export class RetrySchedule {
   readonly #onDue: () => void;
   /** Nodes in their settle delay. The delay is the same for all, so that the order of insertion is the order of the moments. */
   readonly #settling = new Map<Inode, number>();
+  readonly #removals: JointRemovals;
   readonly #delayed = new Map<Inode, number>();
   readonly #changedMs = new Map<Inode, number>();
   readonly #failures = new Map<Inode, number>();
@@ -24,15 +26,20 @@ export class RetrySchedule {
   constructor(deps: { clock: Clock; settleMs: number; onDue: () => void }) {
     this.#clock = deps.clock;
     this.#settleMs = deps.settleMs;
+    this.#removals = new JointRemovals(deps.settleMs);
     this.#onDue = deps.onDue;
   }
 
-  /** A user changed the node: its settle delay starts again. */
-  changed(ino: Inode): void {
+  /** A user changed the node: its settle delay starts again. @param removedFrom the folder that had the node, if the change is its removal */
+  changed(ino: Inode, removedFrom: Inode | null): void {
     const nowMs = this.#clock.elapsedMs();
     this.#changedMs.set(ino, nowMs);
     this.#settling.delete(ino);
-    this.#settling.set(ino, nowMs + this.#settleMs);
+    if (removedFrom !== null) this.#removals.add(ino, removedFrom, nowMs);
+    else {
+      this.#removals.delete(ino);
+      this.#settling.set(ino, nowMs + this.#settleMs);
+    }
     this.arm(nowMs + this.#settleMs);
   }
 
@@ -78,6 +85,7 @@ export class RetrySchedule {
   /** Ends the node's settle delay and back-off. */
   skip(ino: Inode): void {
     this.#settling.delete(ino);
+    this.#removals.delete(ino);
     this.#delayed.delete(ino);
     this.#failures.delete(ino);
   }
@@ -90,6 +98,8 @@ export class RetrySchedule {
 
   /** The end of the node's settle delay; 0 if it was not changed since the start. A removal sends no bytes: its last upload does not matter. */
   settledMs(ino: Inode, isRemoved: boolean): number {
+    const jointMs = this.#removals.dueMs(ino);
+    if (jointMs !== undefined) return jointMs;
     const changedMs = this.#changedMs.get(ino);
     const uploadMs = isRemoved ? 0 : (this.#uploadMs.get(ino) ?? 0);
     return changedMs === undefined ? 0 : changedMs + Math.max(this.#settleMs, uploadMs);
@@ -101,13 +111,13 @@ export class RetrySchedule {
   }
 
   isWaiting(ino: Inode): boolean {
-    return this.#settling.has(ino) || this.#delayed.has(ino);
+    return this.#settling.has(ino) || this.#delayed.has(ino) || this.#removals.has(ino);
   }
 
-  /** Removes and returns the nodes whose moment has come. */
+  /** Removes and returns the nodes whose moment has come; of many removals, some. */
   takeDue(): Inode[] {
     const nowMs = this.#clock.elapsedMs();
-    const due: Inode[] = [];
+    const due = [...this.#removals.takeDue(nowMs)];
     for (const [ino, dueMs] of this.#settling) {
       if (dueMs > nowMs) break;
       this.#settling.delete(ino);
@@ -133,9 +143,9 @@ export class RetrySchedule {
   }
 
   armNext(): void {
-    let nextMs = Number.POSITIVE_INFINITY;
+    let nextMs = this.#removals.nextMs;
     for (const dueMs of this.#settling.values()) {
-      nextMs = dueMs;
+      nextMs = Math.min(nextMs, dueMs);
       break;
     }
     for (const dueMs of this.#delayed.values()) nextMs = Math.min(nextMs, dueMs);

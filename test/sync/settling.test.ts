@@ -68,3 +68,80 @@ test('a fast upload does not change the settle delay', async () => {
 
   expect(await secondsUntilPushed(world, 'two')).toBeLessThanOrEqual(SETTLE_MS / SECOND_MS + 1);
 });
+
+/** A folder of files that the service has. */
+async function withFolder(world: SyncWorld, files: number): Promise<void> {
+  world.mkdir('/d');
+  for (let at = 0; at < files; at++) world.write(`/d/${at}`, 'x');
+  await world.converge();
+}
+
+/** What is removed on the service, resource by resource. */
+const removals = (world: SyncWorld, before: number): readonly string[] =>
+  world.service.requests.slice(before).filter((request) => /trash|delete/i.test(request));
+
+test('a folder that is emptied for longer than the settle delay is moved to the trash in one piece', async () => {
+  const world = new SyncWorld();
+  await withFolder(world, 10);
+  const before = world.service.requests.length;
+
+  for (let at = 0; at < 10; at++) {
+    world.remove(`/d/${at}`);
+    world.clock.advance(SECOND_MS);
+    await world.quiet();
+  }
+  expect(world.service.requests.slice(before)).toEqual([]);
+  world.remove('/d');
+  await world.converge();
+
+  expect(removals(world, before)).toHaveLength(1);
+  expect([...world.service.tree().keys()]).toEqual([]);
+});
+
+test('removals from a folder that goes on losing entries are pushed a minute after the first', async () => {
+  const world = new SyncWorld();
+  await withFolder(world, 100);
+  const before = world.service.requests.length;
+
+  let seconds = 0;
+  for (; world.service.requests.length === before && seconds < 100; seconds++) {
+    world.remove(`/d/${seconds}`);
+    world.clock.advance(SECOND_MS);
+    await world.quiet();
+  }
+
+  expect(seconds).toBeGreaterThanOrEqual(60);
+  expect(seconds).toBeLessThanOrEqual(64);
+});
+
+test('a removal does not wait for removals from other folders, nor for other changes of its own', async () => {
+  const world = new SyncWorld();
+  await withFolder(world, 2);
+  for (let at = 0; at < 10; at++) world.write(`/${at}`, 'x');
+  await world.converge();
+  const before = world.service.requests.length;
+
+  world.remove('/d/0');
+  for (let second = 0; second < SETTLE_MS / SECOND_MS; second++) {
+    world.clock.advance(SECOND_MS);
+    world.remove(`/${second}`);
+    world.write('/d/1', `text ${second}`);
+    await world.quiet();
+  }
+
+  expect(world.service.requests.length).toBeGreaterThan(before);
+});
+
+test('a sync pushes removals without waiting for further ones', async () => {
+  const world = new SyncWorld();
+  await withFolder(world, 3);
+  const before = world.service.requests.length;
+  world.remove('/d/0');
+
+  const synced = world.sync.syncNow();
+  await world.quiet();
+
+  expect(world.service.requests.length).toBeGreaterThan(before);
+  await world.converge();
+  await synced;
+});
