@@ -57,6 +57,7 @@ export function departedAttributes(
 }
 
 export function forgetDeparted(tx: Transaction, resource: ResourceUrl): void {
+  if (departedWeight(tx) === 0) return;
   const row = tx.get('departed', resource);
   if (row === undefined) return;
   tx.remove('departed', resource);

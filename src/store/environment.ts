@@ -15,6 +15,7 @@ import { Journal } from './journal.ts';
 import { migrate } from './migration.ts';
 import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
 import { OwnerLock } from './owner-lock.ts';
+import { RecentReads } from './recent-reads.ts';
 import { encodeValue } from './record-codec.ts';
 import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
@@ -102,6 +103,7 @@ export class Store implements StoreWriter {
     node: new DecodedRows(DECODED),
     content: new DecodedRows(DECODED),
   };
+  #recent = new RecentReads();
   readonly #ids = { inode: { next: 0, end: 0 }, content: { next: 0, end: 0 }, intent: { next: 0, end: 0 } };
   readonly #waiting = new Int32Array(new SharedArrayBuffer(4));
   readonly #damage: DamagedRows;
@@ -175,6 +177,7 @@ export class Store implements StoreWriter {
       store.#checkSchema(); // before the first record is decoded, which this version may not understand
       await syncIndex(directory, disk);
       await migrate({ database, directory, segmentBytes, disk, clock, log });
+      store.#recent = new RecentReads(); // a migration writes to LMDB itself
       const applied = readApplied(database);
       const replayed: { readonly sequence: number; readonly rows: readonly Row[] }[] = [];
       store.#journal = await Journal.open(
@@ -209,7 +212,7 @@ export class Store implements StoreWriter {
     const row = this.#overlay.find(table, key);
     if (row !== undefined) return row.value as Tables[T]['value'] | undefined;
     const decoded = this.#decoded[table];
-    if (decoded === undefined) return this.#read(table, key);
+    if (decoded === undefined) return this.#recent.get(table, key, () => this.#read(table, key));
     const hit = decoded.get(key as number);
     if (hit !== undefined) return hit as Tables[T]['value'];
     const value = this.#read(table, key);
@@ -418,6 +421,7 @@ export class Store implements StoreWriter {
     this.#changes++;
     for (const row of rows) {
       this.#overlay.set(row);
+      this.#recent.delete(row.table, row.key);
       this.#decoded[row.table]?.delete(row.key as number);
     }
     const changed = this.onNextChange;
