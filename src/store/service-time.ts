@@ -59,6 +59,11 @@ export function isSuspectTime({ certainty }: ServiceTime): boolean {
   return certainty === 'suspect' || certainty === 'suspect-bound';
 }
 
+/** Whether no reported time can confirm the bytes: only a history can. */
+export function needsHistory(time: ServiceTime | null): boolean {
+  return time?.certainty === 'suspect-bound';
+}
+
 export function isSameServiceTime(one: ServiceTime | null, other: ServiceTime | null): boolean {
   return one?.ms === other?.ms && one?.certainty === other?.certainty;
 }
@@ -72,7 +77,7 @@ export function isSameServiceTime(one: ServiceTime | null, other: ServiceTime | 
  */
 export function mayBeTimeOf(time: ServiceTime | null, reportedMs: number | null): boolean {
   if (time === null || reportedMs === null) return true;
-  if (time.certainty === 'suspect-bound') return false;
+  if (needsHistory(time)) return false;
   return time.certainty === 'upper-bound' ? reportedMs <= time.ms : reportedMs === time.ms;
 }
 

@@ -1,7 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import { UsageError } from '../base/errors.ts';
 import { type Inode, ROOT_INODE, timespecOfMs } from '../base/vocabulary.ts';
-import type { Intents } from '../store/intents.ts';
+import { type Intents, mayHaveActed } from '../store/intents.ts';
 import {
   deletedAbove,
   isContentDirty,
@@ -76,7 +76,7 @@ export class Discarding {
         const intent = intents.ownedBy(ino);
         if (intent === undefined || (intent.content === null && intent.action !== 'trash')) continue;
         intents.abandon(tx, intent.id);
-        if (intent.content !== null) abandoned.add(ino);
+        if (intent.content !== null && mayHaveActed(intent)) abandoned.add(ino);
       }
       const dropped = new Set(inos.filter((ino) => this.#dropFile(tx, ino, forget)));
       // Names are free only after all nodes have left theirs.

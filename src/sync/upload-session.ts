@@ -4,7 +4,7 @@ import type { ContentId, Inode, IntentId, ResourceUrl, VersionUrl } from '../bas
 import { layersOf } from '../bytes/content-layers.ts';
 import type { Intent } from '../store/intents.ts';
 import { writeNode } from '../store/node-table.ts';
-import { boundOf, mayBeTimeOf, reportedTime } from '../store/service-time.ts';
+import { boundOf, mayBeTimeOf, needsHistory, reportedTime } from '../store/service-time.ts';
 import type { RemoteFacet } from '../store/tables.ts';
 import { Acknowledgement, type AcknowledgementDeps } from './acknowledgement.ts';
 import { isOnlyAbandonedSince, knownOf, ownAmong } from './conflict.ts';
@@ -92,11 +92,14 @@ export class UploadSession {
     }
   }
 
-  /** Whether a file that differs from `remote` was changed by abandoned uploads only. Reads the history only if there were any. */
+  /**
+   * Whether a file that seems to differ from `remote` was changed by abandoned uploads at most. Reads the history only if there were any, or
+   * if every time counts as a change: they may be forgotten.
+   */
   async isOnlyAbandoned(remote: RemoteFacet, signal: AbortSignal): Promise<boolean> {
     const { store, intents, uploads } = this.#deps;
     const abandoned = intents.abandonedOf(remote.resource);
-    if (abandoned.length === 0) return false;
+    if (abandoned.length === 0 && !needsHistory(remote.modified)) return false;
     try {
       const history = await uploads.versions(remote.resource, signal);
       return isOnlyAbandonedSince(history, knownOf(store, remote), ownAmong(history, abandoned, null));

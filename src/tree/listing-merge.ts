@@ -8,7 +8,7 @@ import {
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import { deletedAbove, isContentDirty, isDirty, liesIn } from '../store/node-table.ts';
-import { isSameServiceTime, RACY_MS, reportedTime } from '../store/service-time.ts';
+import { isSameServiceTime, needsHistory, RACY_MS, reportedTime } from '../store/service-time.ts';
 import type { DepartedRecord, LocalFacet, NodeRecord, RemoteFacet } from '../store/tables.ts';
 import type { Names } from './names.ts';
 import {
@@ -166,7 +166,7 @@ class Merge implements MergePlan {
     const { local } = node;
 
     if (local === null) {
-      const mayBeOurs = this.#view.mayHoldAbandoned(base.resource);
+      const mayBeOurs = this.#view.mayHoldAbandoned(base.resource) || needsHistory(base.modified);
       // Removed from the local trash, and restored elsewhere before that was pushed: it is shown again.
       const isRestored = this.#view.isTrash(base.parent);
       if (mayBeOurs || !(isRewritten(base, entry) || isRestored)) {

@@ -162,6 +162,35 @@ describe.each(['trash', 'forever'] as const)('a file that is deleted by itself (
   });
 });
 
+test.each(['a listing', 'the check before the deletion'] as const)(
+  'a file that is deleted after a discard stays deleted although the discarded upload is forgotten: %s is first',
+  async (first) => {
+    const world = new SyncWorld();
+    world.write('/f', 'one');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.converge();
+    world.write('/f', 'two');
+    world.clock.advance(SETTLE_MS + 1);
+    await world.quiet();
+    world.service.pending.splice(0)[0]?.settle({ type: 'answer' }); // the version; its bytes are lost
+    await world.quiet();
+    const discard = world.sync.discard(world.node('/f').ino, 'discard');
+    for (const sent of world.service.pending.splice(0)) sent.settle({ type: 'lose-request' });
+    await discard;
+    const { resource } = world.node('/f').remote ?? {};
+    world.store.transact((tx) => world.intents.forgetAbandoned(tx, resource as ResourceUrl));
+
+    world.remove('/f');
+    if (first === 'a listing') world.learn();
+    world.clock.advance(SETTLE_MS + 1);
+    await world.converge();
+    world.learn();
+
+    expect([...world.localTree()]).toEqual([]);
+    expect([...world.service.tree()]).toEqual([]);
+  },
+);
+
 test('a permanently deleted file is removed although its older version, a conflicted copy, is a file of its own', async () => {
   const world = new SyncWorld({ deletion: 'forever' });
   const { service } = world;

@@ -20,6 +20,23 @@ import { SETTLE_MS, type SyncWorld } from './sync-world.ts';
 
 /** Histories that once failed, with nobody else. */
 const ONCE_FAILED: History[] = [
+  // A save was discarded before its first byte was sent. Then a file was moved over what it was made over, which came back.
+  [
+    [
+      { isFolder: true, at: 0, name: 2 },
+      { isFolder: false, at: 0, name: 0 },
+    ],
+    [
+      { do: 'write', at: 7, name: 0 },
+      { do: 'wait', ms: 90000 },
+      { do: 'answer', which: 0 },
+      { do: 'answer', which: 0 },
+      { do: 'write', at: 7, name: 0 },
+      { do: 'wait', ms: 90000 },
+      { do: 'discard', at: 0 },
+      { do: 'rename', at: 3, to: 15, name: 0 },
+    ],
+  ],
   // A discard gave up an upload that had arrived: as many bytes as those before, in the same second.
   [
     [],
