@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { Script } from 'node:vm';
 import { compiledCodeDirectory } from '../config/paths.ts';
-import { withUsualLimits } from './optimise-late.ts';
+import { withUsualLimits } from './v8-limits.ts';
 
 /**
  * The first file of each thread of the mounting process (ADR 23). It runs the bundle beside it, `NAME.bundle.cjs`, with the code that V8

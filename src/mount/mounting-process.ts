@@ -34,13 +34,13 @@ import { afterHandover } from './handover.ts';
 import { MountReport } from './mount-report.ts';
 import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
 import type { MainService, MountCommands, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
-import { optimiseLate } from './optimise-late.ts';
 import { QuotaWatch } from './quota-watch.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
 import { offerServiceSide } from './service-side.ts';
 import { SignInWatch } from './sign-in-watch.ts';
 import { withProgress } from './sync-progress.ts';
 import type { UpgradeOffer } from './upgrade.ts';
+import { limitV8 } from './v8-limits.ts';
 import { startWorker } from './worker-start.ts';
 import { WorkerWatch } from './worker-watch.ts';
 
@@ -285,7 +285,7 @@ class MountingProcess {
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
     const { hasRoot } = await afterHandover(deps, () => this.#mount.open(keeper));
-    optimiseLate(); // both threads have loaded their modules
+    limitV8(); // both threads have loaded their modules
     this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
     const isContinued = keeper !== null && keeper.generation > 0;
     if (isContinued) await this.#serve(keeper); // programs wait for it
