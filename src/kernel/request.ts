@@ -78,12 +78,8 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     return this.#number;
   }
 
-  get uniqueTop(): number {
-    return (this.uniqueHigh & ~RESENT) >>> 0;
-  }
-
   get unique(): number {
-    return this.uniqueLow + this.uniqueTop * 0x1_0000_0000;
+    return this.uniqueLow + ((this.uniqueHigh & ~RESENT) >>> 0) * 0x1_0000_0000;
   }
 
   during<T>(act: () => T): T {

@@ -26,11 +26,14 @@ const STORE = 'test/crash/descriptor-store.mount.test.ts';
 export const ABLATIONS: readonly Ablation[] = [
   {
     ...{ safeguard: 'a recorded change counts only with its journal record', ...STATE },
-    ...{ from: 'if (this.#get(row + 2) > lastRecord) this.#set(row, 0);', to: 'if (lastRecord < 0) continue;' },
+    ...{
+      from: 'if ((numbers[row + RECORD] as number) > lastRecord) numbers[row + UNIQUE] = 0;',
+      to: 'if (lastRecord < 0) continue;',
+    },
   },
   {
     ...{ safeguard: 'a refused record is none', ...STATE },
-    ...{ from: 'this.#set(this.#writing, 0);', to: '' },
+    ...{ from: 'this.#numbers[this.#writing + UNIQUE] = 0;', to: '' },
   },
   {
     ...{ safeguard: 'the first record of a request counts', ...STATE },
@@ -38,7 +41,7 @@ export const ABLATIONS: readonly Ablation[] = [
   },
   {
     ...{ safeguard: 'a request that two processes died of fails', ...STATE },
-    ...{ from: '(words[SUSPECT_DEATHS] as number) >= POISON_DEATHS', to: 'words.length === 0' },
+    ...{ from: '(this.#numbers[SUSPECT_DEATHS] as number) >= POISON_DEATHS', to: 'unique < 0' },
   },
   {
     ...{ safeguard: 'no handle number is used twice', ...STATE },

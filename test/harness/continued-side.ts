@@ -9,8 +9,6 @@ const noInvalidations: Invalidator = { inode: () => {}, entry: () => {}, deleted
 /** A request of the kernel: what `HandoverState` and an operation need of it. */
 export interface TestRequest extends OpContext {
   readonly opcode: number;
-  readonly uniqueLow: number;
-  readonly uniqueTop: number;
   readonly unique: number;
   readonly nodeId: number;
 }
@@ -64,7 +62,7 @@ export class ContinuedSide {
     this.#next += 2;
     const unique = this.#next;
     return {
-      ...{ opcode, uniqueLow: unique, uniqueTop: 0, unique, nodeId: ino },
+      ...{ opcode, unique, nodeId: ino },
       ...{ uid: 0, gid: 0, pid: 1, umask: 0, signal: new AbortController().signal },
       appends: (content) => this.#state.drafts.appends(unique, content),
       appendFailed: (content) => this.#state.drafts.appendFailed(content),

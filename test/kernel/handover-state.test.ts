@@ -5,10 +5,9 @@ import { Opcode } from '../../src/kernel/protocol.ts';
 
 const START = 4096;
 const regionOf = (): ArrayBuffer => new ArrayBuffer(START + HANDOVER_BYTES);
-const requestOf = (uniqueLow: number, opcode: number = Opcode.CREATE, uniqueTop = 0) => ({
-  ...{ opcode, uniqueLow, uniqueTop, nodeId: 1 },
-  unique: uniqueLow + uniqueTop * 2 ** 32,
-});
+const requestOf = (unique: number, opcode: number = Opcode.CREATE) => ({ opcode, unique, nodeId: 1 });
+/** More than 32 bits. */
+const LARGE = 7 * 2 ** 32 + 12;
 
 /** As the store does it. */
 const record = (state: HandoverState, sequence: number, inode: number): void =>
@@ -24,7 +23,7 @@ const successorOf = (region: ArrayBuffer, generation: number, lastRecord: number
 test('a change is made by a predecessor exactly if the journal has its record', () => {
   const region = regionOf();
   const state = new HandoverState(region, START, 0);
-  const [recorded, unrecorded] = [requestOf(10), requestOf(12, Opcode.UNLINK, 7)];
+  const [recorded, unrecorded] = [requestOf(10), requestOf(LARGE, Opcode.UNLINK)];
   state.begin(recorded);
   record(state, 41, 99);
   state.end();
@@ -34,7 +33,7 @@ test('a change is made by a predecessor exactly if the journal has its record', 
   const successor = successorOf(region, 1, 41);
 
   expect(successor.madeBy(requestOf(10))).toBe(99);
-  expect(successor.madeBy(requestOf(12, Opcode.UNLINK, 7))).toBeNull();
+  expect(successor.madeBy(requestOf(LARGE, Opcode.UNLINK))).toBeNull();
 });
 
 test('a change that was not made stays so when another change gets the number of its record', () => {

@@ -110,7 +110,7 @@ test.each([
     const unique = 4712;
     const state = new ArrayBuffer(HANDOVER_BYTES);
     const dead = new HandoverState(state, 0, 0);
-    dead.begin({ opcode: Opcode.OPEN, uniqueLow: unique, uniqueTop: 0, unique, nodeId: 5 });
+    dead.begin({ opcode: Opcode.OPEN, unique, nodeId: 5 });
     dead.opened({
       ...{ handle: 7 as HandleId, ino: 5 as Inode, kind: 'file', flags: 0, content: 3 as ContentId },
       ...{ hasChanged: false, isUnstored: false },
