@@ -16,6 +16,8 @@ export const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '3');
 const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '300');
 const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
 const LOAD_MS_MAX = 24 * 3_600_000;
+/** What the load leaves. */
+const LEFT = ['listed', 'log', 'names-0', 'names-1', 'pattern', 'saved', 'written'];
 /**
  * How the process dies, in turn: from outside at any moment, or by itself (kill-points.mjs). After the write of a record, and before its reply,
  * a change is made that its caller does not know of.
@@ -130,5 +132,7 @@ export async function killUnderLoad(
   // No descriptor and no zombie stays behind.
   expect(held()).toEqual(heldBefore);
   expect(calls).toBeGreaterThan(100);
+  // No conflicted copy, and nothing that was removed.
+  expect((await mount.run(`ls load-${seed}`)).stdout.trim().split('\n')).toEqual(LEFT);
   await mount.run(`rm -r load-${seed} || { ls -liR load-${seed}; exit 1; }`);
 }
