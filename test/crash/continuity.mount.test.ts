@@ -38,7 +38,7 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
 
   test.each(seedsOf([1]))(
     'a mount process that is killed under load delays calls, and no call fails or takes effect twice (seed %i)',
-    { timeout: DEATHS * 60_000 + 60_000 },
+    { timeout: DEATHS * 300_000 },
     async (seed) => {
       onTestFailed(() => mount.printLogs());
       await killUnderLoad(mortal, { seed, hasStandby: STANDBY === 'on' });

@@ -20,7 +20,7 @@ describe.skipIf(missing !== null)(titled('continuity without FUSE_NOTIFY_RESEND'
 
   test.each(seedsOf([2]))(
     'a mount process that is killed under load delays calls, and no call fails or takes effect twice (seed %i)',
-    { timeout: DEATHS * 60_000 + 60_000 },
+    { timeout: DEATHS * 300_000 },
     async (seed) => {
       onTestFailed(() => mount.printLogs());
       expect((await mount.status())?.continuity?.requests).toBe('kept');
