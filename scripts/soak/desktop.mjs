@@ -1,5 +1,5 @@
 // A desktop with the full sizes: a folder of 2,000 pictures, an eject during an upload of 20 MB at 8 Mbit/s, and 210 searches and folder
-// changes in Nautilus over 2,000 files, without and with the extension if CFS_WINDOW_P99_MS limits what it adds to the p99 of the main loop.
+// changes in Nautilus over 2,000 files.
 export const files = [
   'test/fs/thumbnails.mount.test.ts',
   'test/cli/eject.mount.test.ts',

@@ -5,6 +5,7 @@
  *   ping           prints `pong`: the main loop runs
  *   menu PATH...   prints `menu` and the labels of the menu, each after a tab
  *   click LABEL    activates that item of the last menu
+ *   count          prints `count`, a tab, and how often the extension invalidated a file
  * What the extension says to a person is printed as `said<tab>TEXT`.
  */
 #include <gio/gunixinputstream.h>
@@ -28,6 +29,7 @@ struct _Shown {
 static GHashTable *all; /* path -> Shown */
 static GPtrArray *providers;
 static GList *items;
+static guint invalidated;
 static GMainLoop *loop;
 
 /* Exported by libnautilus-extension; Nautilus sets it. */
@@ -60,11 +62,15 @@ static gboolean ask(gpointer data) {
   return G_SOURCE_REMOVE;
 }
 
-static void invalidate(NautilusFileInfo *info) {
-  Shown *file = SHOWN_FILE(info);
+static void ask_soon(Shown *file) {
   if (file->is_asked) return;
   file->is_asked = TRUE;
   g_idle_add_full(G_PRIORITY_DEFAULT_IDLE, ask, g_object_ref(file), g_object_unref);
+}
+
+static void invalidate(NautilusFileInfo *info) {
+  invalidated++;
+  ask_soon(SHOWN_FILE(info));
 }
 
 static GFile *get_location(NautilusFileInfo *info) { return g_file_new_for_path(SHOWN_FILE(info)->path); }
@@ -158,9 +164,10 @@ static void on_line(GObject *lines, GAsyncResult *result, gpointer data) {
     return;
   }
   g_auto(GStrv) words = g_strsplit(line, "\t", -1);
-  if (g_strcmp0(words[0], "show") == 0) invalidate(NAUTILUS_FILE_INFO(file_at(words[1])));
+  if (g_strcmp0(words[0], "show") == 0) ask_soon(file_at(words[1]));
   else if (g_strcmp0(words[0], "hide") == 0) g_hash_table_remove(all, words[1]);
   else if (g_strcmp0(words[0], "ping") == 0) printf("pong\n");
+  else if (g_strcmp0(words[0], "count") == 0) printf("count\t%u\n", invalidated);
   else if (g_strcmp0(words[0], "menu") == 0) show_menu(words + 1);
   else if (g_strcmp0(words[0], "click") == 0) printf(click(items, words[1]) ? "clicked\n" : "no such item\n");
   g_data_input_stream_read_line_async(G_DATA_INPUT_STREAM(lines), G_PRIORITY_DEFAULT, NULL, on_line, data);

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
-import { mkdtemp, rm } from 'node:fs/promises';
+import { cp, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
@@ -19,6 +19,21 @@ export function missingForExtension(): string | null {
   return status === 0 ? null : 'libnautilus-extension-dev, libjson-glib-dev';
 }
 
+/** Another text in a source file of desktop/. */
+export interface SourceEdit {
+  readonly file: string;
+  readonly text: string;
+  readonly by: string;
+}
+
+async function edited({ file, text, by }: SourceEdit, folder: string): Promise<string> {
+  await cp(join(PROJECT, 'desktop'), folder, { recursive: true });
+  const source = await readFile(join(folder, file), 'utf8');
+  expect(source.split(text).length).toBe(2);
+  await writeFile(join(folder, file), source.replace(text, by));
+  return folder;
+}
+
 /** The extension, built, and the program that drives it as Nautilus does. */
 export class BuiltExtension {
   readonly folder: string;
@@ -27,16 +42,12 @@ export class BuiltExtension {
     this.folder = folder;
   }
 
-  static async build(): Promise<BuiltExtension> {
+  /** @param edit a safeguard that is taken out of the sources, to see what fails without it */
+  static async build(edit?: SourceEdit): Promise<BuiltExtension> {
     const folder = await mkdtemp(join(tmpdir(), 'cfs-nautilus-'));
-    await runCommand([
-      'make',
-      '-C',
-      join(PROJECT, 'desktop'),
-      `BUILD=${folder}`,
-      'CFLAGS=-O1 -g -Werror',
-      join(folder, 'libcfs-nautilus.so'),
-    ]);
+    const sources = edit === undefined ? join(PROJECT, 'desktop') : await edited(edit, join(folder, 'desktop'));
+    const library = join(folder, 'libcfs-nautilus.so');
+    await runCommand(['make', '-C', sources, `BUILD=${folder}`, 'CFLAGS=-O1 -g -Werror', library]);
     const { stdout } = await runCommand(['pkg-config', '--cflags', '--libs', ...LIBRARIES]);
     const flags = stdout.trim().split(/\s+/);
     const driver = join(folder, 'driver');
@@ -113,6 +124,12 @@ export class NautilusDriver {
         ?.split('\t')
         .slice(1) ?? []
     );
+  }
+
+  /** How often the extension invalidated a file. */
+  async invalidations(): Promise<number> {
+    const line = (await this.answers('count')).find((each) => each.startsWith('count'));
+    return Number(line?.split('\t')[1]);
   }
 
   async click(label: string, ...paths: readonly string[]): Promise<void> {

@@ -1,4 +1,3 @@
-import { spawnSync } from 'node:child_process';
 import { cpSync, mkdirSync, symlinkSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -11,6 +10,7 @@ import { stopProcess } from '../harness/stop-process.ts';
 import { PROJECT } from '../imports.ts';
 import { MainLoopPings, missingForPings } from './main-loop-pings.ts';
 import { BuiltExtension, missingForExtension } from './nautilus-driver.ts';
+import { WALKED, walkInWindow } from './window-walk.ts';
 
 /** The extension in Nautilus itself: its emblems on the screen, and its cost for the main loop, beside a mount that hangs. */
 
@@ -26,8 +26,6 @@ const MISSING =
 const FILES = Number(process.env.CFS_WINDOW_FILES ?? 40);
 /** Of each: a search, the folder above, and back. */
 const ROUNDS = Number(process.env.CFS_WINDOW_ROUNDS ?? 2);
-/** In soak, on a machine of one's own: what the extension adds to the p99 of the main loop. */
-const P99_MS_MAX = process.env.CFS_WINDOW_P99_MS === undefined ? null : Number(process.env.CFS_WINDOW_P99_MS);
 const POLL = { timeout: 60_000, interval: 100 };
 const timeout = 300_000 + FILES * 100 + ROUNDS * 10_000;
 
@@ -52,7 +50,7 @@ describe.skipIf(MISSING !== null)(titled('Nautilus with the extension', MISSING)
   beforeAll(async () => {
     built = await BuiltExtension.build();
     mount = await MountFixture.start();
-    await mount.run(`mkdir many; cd many; for n in $(seq ${FILES}); do echo $n > "$n.txt"; done`, {
+    await mount.run(`mkdir ${WALKED}; cd ${WALKED}; for n in $(seq ${FILES}); do echo $n > "$n.txt"; done`, {
       timeoutMs: timeout,
     });
     await mount.sync();
@@ -98,42 +96,17 @@ describe.skipIf(MISSING !== null)(titled('Nautilus with the extension', MISSING)
     return performance.now() - begunMs;
   }
 
-  /** What a person does in the window: searches, and goes to the folder above and back. */
-  async function walk(rounds: number): Promise<void> {
-    await screen.press('many', 'F5');
-    const script = [
-      'id=$(xdotool search --onlyvisible --name "^many$" | tail -1); title() { xdotool getwindowname "$id"; }',
-      'waits() { for _ in $(seq "$2"); do case "$(title)" in "$1"*) return 0;; esac; sleep 0.1; done; return 1; }',
-      // The window takes the keys only when it is ready.
-      'searches() { for _ in $(seq 20); do xdotool windowactivate --sync "$id" key ctrl+f; xdotool type "$1"; waits "Search for" 50 && return; ends; done; false; }',
-      'ends() { for _ in $(seq 100); do [ "$(title)" = many ] && return; xdotool key Escape; sleep 0.3; done; false; }',
-      'for n in $(seq $0); do searches "$n" && ends && xdotool key alt+Up && waits mnt 600 && xdotool key alt+Left && waits many 600 ||',
-      '{ echo "round $n ends at $(title)"; exit 1; }; done',
-    ];
-    const { code, stdout } = await screen.run(['sh', '-c', script.join('\n'), String(rounds)], timeout);
-    expect([code, stdout]).toEqual([0, '']);
-  }
-
-  const open = (): Promise<void> => screen.open(`${mount.directory}/many`, 'many');
+  const open = (): Promise<void> => screen.open(`${mount.directory}/${WALKED}`, WALKED);
 
   /** [S-desktop-6] [S-desktop-7] */
   test('Nautilus shows each state, never waits for a mount, and survives the end of one', { timeout }, async () => {
     onTestFailed(mount.printLogs);
     const pings = new MainLoopPings(screen.env);
-    let without: readonly number[] = [];
-    if (P99_MS_MAX !== null) {
-      await open();
-      await pings.replies();
-      await walk(ROUNDS);
-      without = (await pings.replies()).ms;
-      await screen.closeAll();
-    }
-    const place = spawnSync('pkg-config', ['--variable=extensiondir', 'libnautilus-extension-4'], { encoding: 'utf8' });
-    screen.withExtensions(built.folder, place.stdout.trim());
+    screen.withExtensions(built.folder);
     await open();
     await pings.replies();
 
-    await walk(ROUNDS);
+    await walkInWindow(screen, ROUNDS);
     const withIt = await pings.replies();
     expect(withIt.failed).toBe(0);
     expect(connections.length).toBeGreaterThan(0);
@@ -182,13 +155,8 @@ describe.skipIf(MISSING !== null)(titled('Nautilus with the extension', MISSING)
 
     const emblems = Object.entries({ ...ms, clean, attention, conflict, pinned });
     tellFigures(
-      `Nautilus, ${FILES} files, ${ROUNDS} rounds: main loop ${percentiles(withIt.ms)}, without the extension ${percentiles(without)}; ` +
+      `Nautilus, ${FILES} files, ${ROUNDS} rounds: main loop ${percentiles(withIt.ms)}; ` +
         `with a stopped mount ${percentiles(stopped.ms)}; emblems after ms: ${emblems.map(([name, each]) => `${name} ${Math.round(each)}`).join(', ')}`,
     );
-    if (P99_MS_MAX !== null) expect(p99(withIt.ms) - p99(without)).toBeLessThanOrEqual(P99_MS_MAX);
   });
 });
-
-function p99(ms: readonly number[]): number {
-  return [...ms].sort((one, other) => one - other)[Math.floor(ms.length * 0.99)] ?? 0;
-}

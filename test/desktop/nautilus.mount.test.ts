@@ -7,6 +7,7 @@ import { processLife } from '../../src/base/process-life.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
 import { testUnless, titled } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
+import { answerStates } from './answered-states.ts';
 import { BuiltExtension, missingForExtension, NautilusDriver } from './nautilus-driver.ts';
 
 /** The extension of Nautilus, driven by a program with the interfaces of Nautilus and without windows. */
@@ -287,19 +288,3 @@ describe.skipIf(MISSING !== null)(titled('the extension of Nautilus', MISSING), 
     await driver.dispose();
   });
 });
-
-/** A mount all of whose files have that state, while it answers. It refuses everything else. */
-function answerStates(socket: Socket, directory: string, state: string, isAnswering = () => true): void {
-  let text = '';
-  socket.on('data', (chunk) => {
-    text += chunk;
-    const lines = text.split('\n');
-    text = lines.pop() ?? '';
-    for (const line of lines) {
-      const { id, method, params } = JSON.parse(line);
-      const states = (params.paths ?? []).map(() => ({ kind: 'file', state, pinned: 'none', here: 'all' }));
-      const answer = method === 'states' ? { result: { directory, states } } : { error: { message: 'not now' } };
-      if (method !== 'watch' && isAnswering()) socket.write(`${JSON.stringify({ id, ...answer })}\n`);
-    }
-  });
-}

@@ -1,4 +1,4 @@
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -25,7 +25,7 @@ export class DesktopScreen {
   readonly #children: ChildProcess[];
   /** The file managers of the windows. */
   readonly #managers: ChildProcess[] = [];
-  #extensions: { readonly from: string; readonly place: string } | null = null;
+  #extensions: string | null = null;
 
   private constructor(home: string, env: Readonly<Record<string, string | undefined>>, children: ChildProcess[]) {
     this.home = home;
@@ -36,11 +36,9 @@ export class DesktopScreen {
   /**
    * The file manager loads the extensions of this folder from now on, and not those of the system. It does so in a mount namespace of its
    * own, which follows the mounts of the machine: as root.
-   *
-   * @param place where the file manager looks for extensions
    */
-  withExtensions(from: string, place: string): void {
-    this.#extensions = { from, place };
+  withExtensions(folder: string): void {
+    this.#extensions = folder;
   }
 
   static async start(): Promise<DesktopScreen> {
@@ -149,9 +147,12 @@ export class DesktopScreen {
   /** The words before the name of the file manager. */
   #inNamespace(): readonly string[] {
     if (this.#extensions === null) return [];
-    const { from, place } = this.#extensions;
+    const place = spawnSync('pkg-config', ['--variable=extensiondir', 'libnautilus-extension-4'], { encoding: 'utf8' });
     const script = 'mount --bind "$0" "$1" && shift && exec "$@"';
-    return ['unshare', '--mount', '--propagation', 'slave', 'sh', '-c', script, from, place];
+    return [
+      ...['unshare', '--mount', '--propagation', 'slave', 'sh', '-c', script],
+      ...[this.#extensions, place.stdout.trim()],
+    ];
   }
 }
 

@@ -1,0 +1,81 @@
+import { cpSync, mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
+import { DesktopScreen, missingForNautilus } from '../harness/desktop-screen.ts';
+import { tellFigures } from '../harness/figures.ts';
+import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { missingPrograms, missingRoot, titled } from '../harness/requirement.ts';
+import { PROJECT } from '../imports.ts';
+import { MainLoopPings, missingForPings } from './main-loop-pings.ts';
+import { BuiltExtension, missingForExtension } from './nautilus-driver.ts';
+import { WALKED, walkInWindow } from './window-walk.ts';
+
+/** The main loop of Nautilus without and with the extension, in turn. `npm run bench -- desktop` compares more replies. */
+
+const MISSING =
+  missingForMounts() ??
+  missingForNautilus() ??
+  missingForExtension() ??
+  missingForPings() ??
+  missingRoot() ??
+  missingPrograms('unshare');
+const FILES = Number(process.env.CFS_LOOP_FILES ?? 40);
+const ROUNDS = Number(process.env.CFS_LOOP_ROUNDS ?? 1);
+/** Of each window in a round. */
+const WALKS = Number(process.env.CFS_LOOP_WALKS ?? 1);
+const timeout = 300_000 + FILES * 100 + ROUNDS * WALKS * 60_000;
+
+describe.skipIf(MISSING !== null)(titled('the main loop of Nautilus', MISSING), () => {
+  let built: BuiltExtension;
+  let screen: DesktopScreen;
+  let mount: MountFixture;
+
+  beforeAll(async () => {
+    built = await BuiltExtension.build();
+    mount = await MountFixture.start();
+    await mount.run(`mkdir ${WALKED}; cd ${WALKED}; for n in $(seq ${FILES}); do echo $n > "$n.txt"; done`, {
+      timeoutMs: timeout,
+    });
+    await mount.sync();
+    screen = await DesktopScreen.start();
+    symlinkSync(join(mount.env().XDG_RUNTIME_DIR as string, 'cfs'), join(screen.home, 'run/cfs'));
+    const icons = join(screen.home, 'data/icons/hicolor/scalable/emblems');
+    mkdirSync(icons, { recursive: true });
+    cpSync(join(PROJECT, 'desktop/icons'), icons, { recursive: true });
+  }, timeout);
+
+  afterAll(async () => {
+    await screen?.dispose();
+    await mount?.dispose();
+    await built?.dispose();
+  });
+
+  /** [S-desktop-7] */
+  test('the main loop replies to every question during searches and folder changes', { timeout }, async () => {
+    onTestFailed(mount.printLogs);
+    const pings = new MainLoopPings(screen.env);
+    const none = join(screen.home, 'no-extensions');
+    mkdirSync(none);
+    for (let round = 0; round < ROUNDS; round++) {
+      const both = [
+        ['without', none],
+        ['with', built.folder],
+      ] as const;
+      for (const [name, folder] of round % 2 === 0 ? both : both.toReversed()) {
+        screen.withExtensions(folder);
+        await screen.open(`${mount.directory}/${WALKED}`, WALKED);
+        // The first search of a process loads what later ones have.
+        await walkInWindow(screen, 1);
+        for (let walk = 1; walk <= WALKS; walk++) {
+          await pings.replies();
+          await walkInWindow(screen, 1, walk);
+          const { ms, processorMs, failed } = await pings.replies();
+          expect([failed, processorMs.length > 0]).toEqual([0, true]);
+          tellFigures(JSON.stringify({ name, ms, processorMs }));
+        }
+        await screen.closeAll();
+      }
+    }
+    await pings.dispose();
+  });
+});
