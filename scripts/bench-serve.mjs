@@ -2,7 +2,7 @@
 // with a database and an object store, with an object store only, and without both.
 //   --rounds=N   of large uploads (1); small requests have three times as many
 //   --quick      a 32nd of the bytes, one second of each small request
-//   --small      only the small requests; --large: only the large uploads
+//   --small      only the small requests; --large: only the large uploads; --shared: only those with a database
 // The stores are in a process of their own, without an S3 server's work: one forgets the bytes, one keeps them in files. The memory is
 // that of the server, until every version has moved.
 import { fork } from 'node:child_process';
@@ -61,11 +61,12 @@ async function bench() {
  * @param {Database | null} database
  */
 async function large(results, database) {
-  const peers = [...(database === null ? [] : [SHARED]), OURS, WITHOUT];
+  const others = process.argv.includes('--shared') ? [] : [OURS, WITHOUT];
+  const peers = [...(database === null ? [] : [SHARED]), ...others];
   for (let round = 0; round < ROUNDS; round++)
     for (const load of LOADS) for (const peer of peers) await measure(results, load, peer, database);
   for (const { store: kind } of LOADS) {
-    results.gate(`… memory of the server, ${kind}`, 'at most', RSS_MIB_MAX);
+    if (others.length > 0) results.gate(`… memory of the server, ${kind}`, 'at most', RSS_MIB_MAX);
     if (database !== null) results.gate(`… memory of the server with a database, ${kind}`, 'at most', RSS_MIB_MAX);
   }
 }
@@ -97,8 +98,8 @@ async function small(results, database) {
         origin: servers[nth % servers.length]?.first.local,
         ...users[nth % users.length],
       }));
-      // V8 compiles the server meanwhile: the first thousands of requests take two to three times as long.
-      await smallRequests(places, SMALL_SECONDS);
+      // V8 compiles the server meanwhile: the first thousands of requests take two to three times as long. Each server gets as many.
+      for (const _ of servers) await smallRequests(places, SMALL_SECONDS);
       const before = await costs(servers, database, name);
       const { creations, uploads } = await smallRequests(places, SMALL_SECONDS);
       const after = await costs(servers, database, name);
@@ -172,14 +173,16 @@ async function measure(results, { uploads, bytes, store: kind }, peer, database)
     const url = peer === SHARED ? (database?.create(`large_${randomUUID().slice(0, 8)}`) ?? null) : null;
     const server = await child(
       '--serve',
-      JSON.stringify({ url, objects, directory: join(directory, 'data'), accounts: 1 }),
+      // An account has a quarter of the buffers for parts: several accounts use them all.
+      JSON.stringify({ url, objects, directory: join(directory, 'data'), accounts: Math.min(uploads, CLIENTS) }),
     );
     children.push(server.process);
     const { local: origin, users } = server.first;
-    const [{ token, folder }] = users;
     const startMs = performance.now();
     await Promise.all(
-      Array.from({ length: uploads }, (_, nth) => upload({ origin, token, folder, name: `${nth}`, bytes })),
+      Array.from({ length: uploads }, (_, nth) =>
+        upload({ origin, ...users[nth % users.length], name: `${nth}`, bytes }),
+      ),
     );
     const title = `${uploads} uploads of ${bytes / MIB} MiB at once, ${kind}`;
     const total = (uploads * bytes) / MIB;
