@@ -402,7 +402,7 @@ class Sender {
 
 /** Of all uploads to this server, in buffers and temporary files. They are lost if the server is killed. */
 const GATHERED_BYTES = 64 * PART_BYTES;
-const PART_BUFFERS = 16;
+const PART_BUFFERS = 12;
 /** With a part each in memory, in a buffer or read from its file; enough for a store that answers late. */
 const PUTS_AT_ONCE_MAX = 16;
 const LEASE_MS = 60_000;

@@ -39,6 +39,8 @@ const SILENCE_MAX_MS = 300_000;
 export class S3Store implements ObjectStore {
   readonly name: string;
   readonly #requests: S3Requests;
+  /** For files that are sent in one request. Garbage of this size would wait in memory for its collection. */
+  readonly #spare: Buffer[] = [];
 
   constructor({ location, credentials, clock }: { location: S3Location; credentials: S3Credentials; clock: Clock }) {
     this.name = location.name;
@@ -65,7 +67,7 @@ export class S3Store implements ObjectStore {
       const { size } = await handle.stat();
       if (size !== file.sizeBytes) throw damaged(file, `it has ${size} bytes instead of ${file.sizeBytes}`);
       return await (size <= PART_BYTES
-        ? this.#putBytes(key, await wholeOf(handle, file), file.sha256, signal)
+        ? this.#putWhole(key, handle, file, signal)
         : this.#putParts(key, handle, file, signal));
     } finally {
       await handle.close();
@@ -91,6 +93,18 @@ export class S3Store implements ObjectStore {
 
   close(): Promise<void> {
     return this.#requests.close();
+  }
+
+  async #putWhole(key: string, handle: FileHandle, file: HashedFile, signal: AbortSignal): Promise<string> {
+    const buffer = this.#spare.pop() ?? Buffer.allocUnsafeSlow(PART_BYTES);
+    try {
+      const body = buffer.subarray(0, file.sizeBytes);
+      await fill(body, handle, 0);
+      if (hash('sha256', body, 'hex') !== file.sha256) throw damaged(file, 'its SHA-256 is another one');
+      return await this.#putBytes(key, body, file.sha256, signal);
+    } finally {
+      this.#spare.push(buffer);
+    }
   }
 
   async #putBytes(key: string, body: Uint8Array, sha256: string, signal: AbortSignal): Promise<string> {
@@ -179,13 +193,6 @@ function documentOf<T>(text: string, decode: DecodeDocument<T>, request: string)
 /** The size of all parts of a file but the last: more than usual for a file that would have too many. */
 export function partBytesOf(sizeBytes: number): number {
   return Math.max(PART_BYTES, Math.ceil(sizeBytes / PARTS_MAX / MIB) * MIB);
-}
-
-async function wholeOf(handle: FileHandle, file: HashedFile): Promise<Uint8Array> {
-  const bytes = Buffer.allocUnsafeSlow(file.sizeBytes);
-  await fill(bytes, handle, 0);
-  if (hash('sha256', bytes, 'hex') !== file.sha256) throw damaged(file, 'its SHA-256 is another one');
-  return bytes;
 }
 
 async function fill(buffer: Uint8Array, handle: FileHandle, start: number): Promise<void> {
