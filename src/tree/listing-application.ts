@@ -168,15 +168,13 @@ export class ListingApplication {
     serverTimeMs: number | null,
     ahead: MergedAhead | null,
   ): Generator<void, MergeOutcome> {
-    const isLast = ahead?.isUsed === true;
-    const all = isLast ? ahead.leftWith(entries) : entries;
     // An entry that moved to a later page between two requests occurs twice: the last occurrence wins.
-    const byUrl = new Map(all.map((entry) => [entry.url, entry]));
-    const listing: Listing = { folder, entries: byUrl, complete: !isLast, requestedMs, serverTimeMs };
+    const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
+    const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
     // A first listing has nothing to miss: all nodes that its merge leaves in the folder are its entries.
     const wasEmpty = ahead !== null || isEmpty(this.#store, folder);
-    const merged = yield* this.#mergeBatches(listing, byUrl.values(), sequence, isLast ? ahead : null);
-    if (isLast && ahead.isClashing) return { ...merged, changes: ahead.changes, questions: [] };
+    const rest = ahead?.restOf(byUrl) ?? byUrl.values();
+    const merged = yield* this.#mergeBatches(listing, rest, sequence);
 
     const questions: MissingEntryQuestion[] = [];
     const view = { mayJudge: (ino: Inode) => this.#fence.mayJudge(ino, sequence) };
@@ -203,7 +201,7 @@ export class ListingApplication {
       if (requestedMs > known || known > this.#clock.nowMs()) tx.put('folder', folder, { listedMs: requestedMs });
     });
     this.#wasComplete.delete(folder);
-    return { ...merged, changes: isLast ? ahead.changes : merged.changes, questions };
+    return { ...merged, changes: merged.changes + (ahead?.changes ?? 0), questions };
   }
 
   *mergePart(
@@ -235,7 +233,7 @@ export class ListingApplication {
       const begunMs = this.#clock.elapsedMs();
       const plan = this.#mergeBatch(listing, batch, sequence);
       changes += plan.changes.length;
-      ahead?.add(batch, plan.changes, this.#names);
+      ahead?.add(plan.changes, listing.entries);
       if (plan.takenBack.length > 0) isTakenBack = true;
       for (const entry of plan.postponed) postponed.set(entry.url, entry);
       // Known entries cost a tenth of new ones: merge as many as fit into one turn.

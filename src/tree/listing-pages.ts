@@ -5,13 +5,12 @@ import type { RemoteListing } from './remote-listing.ts';
 
 /** The collected pages of a listing. */
 export interface ListedEntries {
-  /** In the order of the service, each URL once: the last occurrence wins. Without those of pages that `onPage` took. */
+  /** In the order of the service, each URL once: the last occurrence wins. */
   readonly entries: readonly RemoteEntry[];
   /** The service's clock at the first response; null without a Date header. */
   readonly serverTimeMs: number | null;
 }
 
-/** Takes a page: its entries are not kept. */
 export type OnPage = (page: ListingPage) => Promise<void>;
 
 /** Ten times the promised folder size, and within memory limits: protects against an endless listing. */
@@ -36,8 +35,8 @@ const ENTRIES_SIDE_BY_SIDE_MIN = 100;
  * page of another length.
  *
  * @param options.isAwaited a program waits for the listing; other listings leave the connections to those
- * @param options.onPage called in the order of the pages for each page that another one follows, while later ones are under
- * way; the listing waits for it
+ * @param options.onPage called in the order of the pages for each page that was requested side by side and follows the
+ * one before, while later ones are under way; the listing waits for it
  * @throws ProtocolError for a listing that does not end · errors of `RemoteListing.listPage` and of `onPage`
  */
 export async function listPages(
@@ -46,17 +45,15 @@ export async function listPages(
   signal: AbortSignal,
   options: { readonly isAwaited?: boolean; readonly onPage?: OnPage } = {},
 ): Promise<ListedEntries> {
-  const collected = new CollectedPages(folder, options.onPage ?? null);
+  const collected = new CollectedPages(folder);
   const ask = (start: number) => listing.listPage(folder, start, signal);
   const first = await ask(0);
   let start: number | null = collected.add(first) ? first.entries.length : null;
-  if (start !== null && options.isAwaited && start >= ENTRIES_SIDE_BY_SIDE_MIN)
-    start = await collectSideBySide(collected, first, ask);
+  if (start !== null && options.isAwaited && start >= ENTRIES_SIDE_BY_SIDE_MIN) {
+    start = await collectSideBySide(collected, first, ask, options.onPage ?? (async () => {}));
+  }
   while (start !== null) {
-    const asked = ask(start);
-    asked.catch(() => {}); // the error is thrown below
-    await collected.passOn();
-    const page = await asked;
+    const page = await ask(start);
     start = collected.add(page) ? start + page.entries.length : null;
   }
   return collected;
@@ -67,13 +64,14 @@ async function collectSideBySide(
   collected: CollectedPages,
   first: ListingPage,
   ask: (start: number) => Promise<ListingPage>,
+  onPage: OnPage,
 ): Promise<number | null> {
   const fullEntries = first.entries.length;
   const stepEntries = fullEntries - 1;
   const ahead = new PagesAhead((index) => ask(index * stepEntries), fullEntries);
   let before = first;
   for (let index = 1; ; index++) {
-    await collected.passOn();
+    await onPage(before);
     const page = await ahead.take(index);
     if (page.entries[0]?.url !== before.entries.at(-1)?.url) {
       ahead.stop();
@@ -136,19 +134,13 @@ class PagesAhead {
 /** The pages in the order of their offsets. */
 class CollectedPages implements ListedEntries {
   readonly #folder: ResourceUrl;
-  readonly #onPage: OnPage | null;
   readonly #byUrl = new Map<ResourceUrl, RemoteEntry>();
-  /** The URLs of the entries that `onPage` took: of a long listing, the entries themselves fill the memory. */
-  readonly #passedOn = new Set<ResourceUrl>();
-  /** Added, and not passed on yet. */
-  #last: ListingPage | null = null;
   #serverTimeMs: number | null = null;
   #pages = 0;
   #stalePages = 0;
 
-  constructor(folder: ResourceUrl, onPage: OnPage | null) {
+  constructor(folder: ResourceUrl) {
     this.#folder = folder;
-    this.#onPage = onPage;
   }
 
   get entries(): readonly RemoteEntry[] {
@@ -162,30 +154,15 @@ class CollectedPages implements ListedEntries {
   /** @returns whether another page follows. @throws ProtocolError for a listing that does not end */
   add(page: ListingPage): boolean {
     this.#serverTimeMs ??= page.serverTimeMs;
-    let isStale = true;
-    for (const entry of page.entries) {
-      if (!this.#byUrl.has(entry.url) && !this.#passedOn.has(entry.url)) isStale = false;
-      this.#byUrl.set(entry.url, entry);
-    }
-    this.#last = page;
+    const before = this.#byUrl.size;
+    for (const entry of page.entries) this.#byUrl.set(entry.url, entry);
     this.#pages += 1;
-    this.#stalePages = isStale ? this.#stalePages + 1 : 0;
+    this.#stalePages = this.#byUrl.size === before ? this.#stalePages + 1 : 0;
     if (!page.hasMore || page.entries.length === 0) return false;
     // Limit the pages too: with one new entry per page, the entry limit would allow a million requests.
-    const entries = this.#byUrl.size + this.#passedOn.size;
-    if (this.#stalePages === STALE_PAGES_MAX || this.#pages === LISTING_PAGES_MAX || entries > ENTRIES_MAX) {
+    if (this.#stalePages === STALE_PAGES_MAX || this.#pages === LISTING_PAGES_MAX || this.#byUrl.size > ENTRIES_MAX) {
       throw new ProtocolError(`${this.#folder}: the listing does not end`);
     }
     return true;
-  }
-
-  /** Passes on the page that was added last: another one follows. @throws errors of `onPage` */
-  async passOn(): Promise<void> {
-    const page = this.#last;
-    if (this.#onPage === null || page === null) return;
-    this.#last = null;
-    for (const url of this.#byUrl.keys()) this.#passedOn.add(url);
-    this.#byUrl.clear();
-    await this.#onPage(page);
   }
 }
