@@ -134,7 +134,10 @@ export const ABLATIONS: readonly Ablation[] = [
   {
     // Late, not never: only an abort would end the mount.
     ...{ safeguard: 'the mutex shows the end of the thread that answers', file: KEEPER },
-    ...{ from: 'while (sem_wait(&served) != 0) continue;', to: 'while (sem_wait(&served) != 0) continue;\n    sleep(90);' },
+    ...{
+      from: 'while (sem_wait(&served) != 0) continue;',
+      to: 'while (sem_wait(&served) != 0) continue;\n    sleep(90);',
+    },
     ...{ test: CONTINUITY, names: 'blocked by a page' },
   },
   {
