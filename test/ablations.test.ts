@@ -1,7 +1,7 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, onTestFinished, test } from 'vitest';
 import { runCommand } from './harness/command.ts';
 import { PROJECT } from './imports.ts';
 
@@ -33,7 +33,7 @@ const ABLATIONS = [
   },
   ofBusyWait(
     'a client that thinks between its calls costs no waiting',
-    ['busy-wait.ts', 'startedMs - this.#repliedMs < AWAKE_MS ? this.#trust + 1 : 0', 'this.#trust + 1'],
+    ['busy-wait.ts', 'startedMs - this.#repliedMs < AWAKE_MS', 'startedMs - this.#repliedMs < 1'],
     'a client that thinks for longer than 50 µs never starts it',
   ),
   ofBusyWait(
@@ -81,6 +81,7 @@ function ofBusyWait(name: string, [file, text, by]: readonly [string, string, st
 
 test.each(ABLATIONS)('without its safeguard a test fails: $name', async ({ file, text, by, tests, fails }) => {
   const folder = mkdtempSync(join(tmpdir(), 'cfs-ablation-'));
+  onTestFinished(() => rmSync(folder, { recursive: true }));
   const report = join(folder, 'report.json');
   const words = ['run', '--config', 'test/ablated-run.ts', '--reporter=json', `--outputFile.json=${report}`];
   await runCommand([process.execPath, join(PROJECT, 'node_modules/vitest/vitest.mjs'), '--root', PROJECT, ...words], {
@@ -94,5 +95,4 @@ test.each(ABLATIONS)('without its safeguard a test fails: $name', async ({ file,
   );
   expect(all.filter(({ status }) => status === 'passed').length + fails.length).toBe(all.length);
   expect(all.filter(({ status }) => status === 'failed').map(({ title }) => title)).toEqual(fails);
-  rmSync(folder, { recursive: true });
 });
