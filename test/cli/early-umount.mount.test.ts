@@ -63,7 +63,9 @@ testUnless(missingRoot())('cfs umount while the mount is being made takes it awa
 
   const { code, stdout } = await mount.cfs(['umount'], { anyExitCode: true });
 
-  expect([code, stdout]).toEqual([0, `unmounted ${mount.directory}\n`]);
+  expect(code).toBe(0);
+  // A file manager of another test may look at the new mount, which is then busy.
+  expect(stdout).toMatch(new RegExp(`^unmounted ${mount.directory}( \\(it was busy.*)?\n$`));
   expect(await ended).toBe(0);
   expect(isMounted()).toBe(false);
   await mount.mount();
