@@ -1,24 +1,17 @@
-import { cpSync, mkdirSync, symlinkSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
-import { DesktopScreen, missingForNautilus } from '../harness/desktop-screen.ts';
+import type { DesktopScreen } from '../harness/desktop-screen.ts';
 import { tellFigures } from '../harness/figures.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
-import { missingPrograms, missingRoot, titled } from '../harness/requirement.ts';
-import { PROJECT } from '../imports.ts';
-import { MainLoopPings, missingForPings } from './main-loop-pings.ts';
-import { BuiltExtension, missingForExtension } from './nautilus-driver.ts';
-import { WALKED, walkInWindow } from './window-walk.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+import { titled } from '../harness/requirement.ts';
+import { MainLoopPings } from './main-loop-pings.ts';
+import { BuiltExtension } from './nautilus-driver.ts';
+import { missingForWalks, screenForWalks, WALKED, walkInWindow } from './window-walk.ts';
 
 /** The main loop of Nautilus without and with the extension, in turn. `npm run bench -- desktop` compares more replies. */
 
-const MISSING =
-  missingForMounts() ??
-  missingForNautilus() ??
-  missingForExtension() ??
-  missingForPings() ??
-  missingRoot() ??
-  missingPrograms('unshare');
+const MISSING = missingForWalks();
 const FILES = Number(process.env.CFS_LOOP_FILES ?? 40);
 const ROUNDS = Number(process.env.CFS_LOOP_ROUNDS ?? 1);
 /** Of each window in a round. */
@@ -33,15 +26,7 @@ describe.skipIf(MISSING !== null)(titled('the main loop of Nautilus', MISSING), 
   beforeAll(async () => {
     built = await BuiltExtension.build();
     mount = await MountFixture.start();
-    await mount.run(`mkdir ${WALKED}; cd ${WALKED}; for n in $(seq ${FILES}); do echo $n > "$n.txt"; done`, {
-      timeoutMs: timeout,
-    });
-    await mount.sync();
-    screen = await DesktopScreen.start();
-    symlinkSync(join(mount.env().XDG_RUNTIME_DIR as string, 'cfs'), join(screen.home, 'run/cfs'));
-    const icons = join(screen.home, 'data/icons/hicolor/scalable/emblems');
-    mkdirSync(icons, { recursive: true });
-    cpSync(join(PROJECT, 'desktop/icons'), icons, { recursive: true });
+    screen = await screenForWalks(mount, FILES, timeout);
   }, timeout);
 
   afterAll(async () => {

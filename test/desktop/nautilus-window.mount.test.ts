@@ -1,26 +1,19 @@
-import { cpSync, mkdirSync, symlinkSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test } from 'vitest';
-import { DesktopScreen, missingForNautilus } from '../harness/desktop-screen.ts';
+import type { DesktopScreen } from '../harness/desktop-screen.ts';
 import { percentiles, tellFigures } from '../harness/figures.ts';
-import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
-import { missingPrograms, missingRoot, titled } from '../harness/requirement.ts';
+import { MountFixture } from '../harness/mount-fixture.ts';
+import { titled } from '../harness/requirement.ts';
 import { stopProcess } from '../harness/stop-process.ts';
-import { PROJECT } from '../imports.ts';
-import { MainLoopPings, missingForPings } from './main-loop-pings.ts';
-import { BuiltExtension, missingForExtension } from './nautilus-driver.ts';
-import { WALKED, walkInWindow } from './window-walk.ts';
+import { MainLoopPings } from './main-loop-pings.ts';
+import { BuiltExtension } from './nautilus-driver.ts';
+import { missingForWalks, screenForWalks, WALKED, walkInWindow } from './window-walk.ts';
 
 /** The extension in Nautilus itself: its emblems on the screen, and its cost for the main loop, beside a mount that hangs. */
 
-const MISSING =
-  missingForMounts() ??
-  missingForNautilus() ??
-  missingForExtension() ??
-  missingForPings() ??
-  missingRoot() ??
-  missingPrograms('unshare');
+const MISSING = missingForWalks();
 
 /** `npm run soak -- desktop` sets more. */
 const FILES = Number(process.env.CFS_WINDOW_FILES ?? 40);
@@ -50,17 +43,8 @@ describe.skipIf(MISSING !== null)(titled('Nautilus with the extension', MISSING)
   beforeAll(async () => {
     built = await BuiltExtension.build();
     mount = await MountFixture.start();
-    await mount.run(`mkdir ${WALKED}; cd ${WALKED}; for n in $(seq ${FILES}); do echo $n > "$n.txt"; done`, {
-      timeoutMs: timeout,
-    });
-    await mount.sync();
+    screen = await screenForWalks(mount, FILES, timeout);
     hung = await hungMount(mount);
-    screen = await DesktopScreen.start();
-    // Where the extension looks for mounts.
-    symlinkSync(join(mount.env().XDG_RUNTIME_DIR as string, 'cfs'), join(screen.home, 'run/cfs'));
-    const icons = join(screen.home, 'data/icons/hicolor/scalable/emblems');
-    mkdirSync(icons, { recursive: true });
-    cpSync(join(PROJECT, 'desktop/icons'), icons, { recursive: true });
   }, timeout);
 
   afterAll(async () => {

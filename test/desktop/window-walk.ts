@@ -1,9 +1,42 @@
+import { cpSync, mkdirSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect } from 'vitest';
-import type { DesktopScreen } from '../harness/desktop-screen.ts';
+import { DesktopScreen, missingForNautilus } from '../harness/desktop-screen.ts';
+import { type MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
+import { missingPrograms, missingRoot } from '../harness/requirement.ts';
+import { PROJECT } from '../imports.ts';
+import { missingForPings } from './main-loop-pings.ts';
+import { missingForExtension } from './nautilus-driver.ts';
 
 /** The folder of the mount, whose files have numbers as names. */
 export const WALKED = 'many';
 const MS_OF_ROUND_MAX = 120_000;
+
+/** What the measured walk in a window of Nautilus, with the extension, needs and this machine lacks. */
+export function missingForWalks(): string | null {
+  return (
+    missingForMounts() ??
+    missingForNautilus() ??
+    missingForExtension() ??
+    missingForPings() ??
+    missingRoot() ??
+    missingPrograms('unshare')
+  );
+}
+
+/** Fills the folder of the mount, and starts a screen where the extension finds that mount, and its icons. */
+export async function screenForWalks(mount: MountFixture, files: number, timeoutMs: number): Promise<DesktopScreen> {
+  await mount.run(`mkdir ${WALKED}; cd ${WALKED}; for n in $(seq ${files}); do echo $n > "$n.txt"; done`, {
+    timeoutMs,
+  });
+  await mount.sync();
+  const screen = await DesktopScreen.start();
+  symlinkSync(join(mount.env().XDG_RUNTIME_DIR as string, 'cfs'), join(screen.home, 'run/cfs'));
+  const icons = join(screen.home, 'data/icons/hicolor/scalable/emblems');
+  mkdirSync(icons, { recursive: true });
+  cpSync(join(PROJECT, 'desktop/icons'), icons, { recursive: true });
+  return screen;
+}
 
 /** What a person does in the window of that folder: searches for each of these numbers, goes to the folder above, and back. */
 export async function walkInWindow(screen: DesktopScreen, rounds: number, first = 1): Promise<void> {

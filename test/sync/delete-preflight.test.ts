@@ -191,6 +191,26 @@ test.each(['a listing', 'the check before the deletion'] as const)(
   },
 );
 
+test('a file is deleted without a look at its history after a discard of a save of which no byte was sent', async () => {
+  const world = new SyncWorld();
+  world.write('/f', 'one');
+  world.clock.advance(SETTLE_MS + 1);
+  await world.converge();
+  world.write('/f', 'two');
+  world.clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  const discard = world.sync.discard(world.node('/f').ino, 'discard');
+  for (const sent of world.service.pending.splice(0)) sent.settle({ type: 'lose-request' });
+  await discard;
+  const before = world.service.requests.length;
+
+  world.remove('/f');
+  world.clock.advance(SETTLE_MS + 1);
+  await world.converge();
+
+  expect(world.service.requests.slice(before).map((name) => name.split(' ')[0])).toEqual(['resource', 'trash']);
+});
+
 test('a permanently deleted file is removed although its older version, a conflicted copy, is a file of its own', async () => {
   const world = new SyncWorld({ deletion: 'forever' });
   const { service } = world;
