@@ -45,10 +45,10 @@ afterAll(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-// mount(2) is root's; fusermount3 does it for others.
-testUnless(missingRoot())('cfs umount while the mount is being made takes it away again', async () => {
-  onTestFailed(mount.printLogs);
-  const isMounted = (): boolean => readFileSync('/proc/mounts', 'utf8').includes(` ${mount.directory} `);
+const isMounted = (): boolean => readFileSync('/proc/mounts', 'utf8').includes(` ${mount.directory} `);
+
+/** Starts a mount, and ends it before the first answer. @returns what `cfs umount` says */
+async function umountEarly(): Promise<string> {
   starting = spawn(process.execPath, [join(PROJECT, 'dist/cli/cfs-mount.js'), '-f', mount.directory], {
     stdio: 'ignore',
     env: {
@@ -63,11 +63,18 @@ testUnless(missingRoot())('cfs umount while the mount is being made takes it awa
 
   const { code, stdout } = await mount.cfs(['umount'], { anyExitCode: true });
 
-  expect(code).toBe(0);
-  // A file manager of another test may look at the new mount, which is then busy.
-  expect(stdout).toMatch(new RegExp(`^unmounted ${mount.directory}( \\(it was busy.*)?\n$`));
-  expect(await ended).toBe(0);
-  expect(isMounted()).toBe(false);
+  expect([code, await ended, isMounted()]).toEqual([0, 0, false]);
+  return stdout;
+}
+
+// mount(2) is root's; fusermount3 does it for others.
+testUnless(missingRoot())('cfs umount while the mount is being made takes it away again', async () => {
+  onTestFailed(mount.printLogs);
+  let said = await umountEarly();
+  // Other tests run beside this one, and some of their programs look at every mount of the machine: it is then rightly called busy.
+  for (let again = 0; again < 2 && said.includes('(it was busy'); again++) said = await umountEarly();
+  expect(said).toBe(`unmounted ${mount.directory}\n`);
+
   await mount.mount();
   expect((await mount.run('cat file')).stdout).toBe('kept\n');
 });

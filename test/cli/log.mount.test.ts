@@ -39,7 +39,7 @@ test('the log names what was pushed here and what was made, changed, renamed and
   await mine.run('mkdir docs && printf one > docs/a.txt && printf two > docs/b.txt');
   await mine.sync();
   await mine.cfs(['refresh', `${mine.directory}/docs`]); // confirms what was just made (S-version-8)
-  await theirs.cfs(['refresh', theirs.directory]); // a file manager of another test may have listed it before
+  await theirs.cfs(['refresh', theirs.directory]); // a program of another test may have listed it before
   await theirs.run('ls docs && printf longer > docs/a.txt && mv docs/b.txt docs/c.txt && printf new > docs/d.txt');
   await theirs.sync();
   await mine.cfs(['refresh', `${mine.directory}/docs`]);

@@ -69,7 +69,8 @@ describe.skipIf(missing !== null)(titled('ablations of --continuity', missing), 
 
   async function run(...words: readonly string[]): Promise<{ code: number | null; output: string }> {
     const env = { ...process.env, CFS_TEST_MS_MAX: String(TEST_MS_MAX) };
-    const child = spawn(process.execPath, words, { cwd: copy, env, stdio: ['ignore', 'pipe', 'pipe'] });
+    const limit = { timeout: 8 * TEST_MS_MAX, killSignal: 'SIGKILL' } as const;
+    const child = spawn(process.execPath, words, { cwd: copy, env, stdio: ['ignore', 'pipe', 'pipe'], ...limit });
     let output = '';
     for (const stream of [child.stdout, child.stderr])
       stream.on('data', (text) => {
