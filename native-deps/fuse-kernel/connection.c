@@ -76,7 +76,6 @@ struct connection {
   uv_poll_t *poll;
   struct notifier *notifier;
   bool paused;  /* no free slot: not read until one is released */
-  bool stopped; /* a successor reads from now on */
   bool closed;
   bool ended;
   bool doubted;      /* a read failed: one more follows before the connection ends */
@@ -372,7 +371,7 @@ static void readable(uv_poll_t *handle, int status, int events) {
       c->answered = monotonic_ns();
       c->doubted = false;
     }
-    if (c->closed || c->ended || c->stopped) return;
+    if (c->closed || c->ended) return;
     if (result == -ENOBUFS) {
       if (c->small_free_count > 0 && c->large_free_count > 0) continue; /* this batch has just freed slots */
       c->paused = true;
@@ -434,7 +433,7 @@ static napi_value connection_release(napi_env env, napi_callback_info info) {
   }
   c->held[slot] = 0;
   free_slots(c, slot, large);
-  if (c->paused && c->small_free_count > 0 && c->large_free_count > 0 && !c->ended && !c->stopped) {
+  if (c->paused && c->small_free_count > 0 && c->large_free_count > 0 && !c->ended) {
     c->paused = false;
     uv_poll_start(c->poll, UV_POLL_READABLE, readable);
   }
@@ -751,16 +750,6 @@ static napi_value connection_inherit(napi_env env, napi_callback_info info) {
   return number_of(env, count);
 }
 
-/* stopReading(): leaves further requests in the kernel, for a successor. Replies can still be sent. */
-static napi_value connection_stop_reading(napi_env env, napi_callback_info info) {
-  napi_value argv[1];
-  struct connection *c = arguments_of(env, info, 0, argv);
-  if (c == NULL || c->ended) return NULL;
-  c->stopped = true;
-  uv_poll_stop(c->poll);
-  return NULL;
-}
-
 /* close(): stops serving; the descriptor is closed as soon as no thread uses it. Idempotent. */
 static napi_value connection_close(napi_env env, napi_callback_info info) {
   napi_value argv[1];
@@ -883,7 +872,6 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
             define_function(env, result, "resend", connection_resend, c) &&
             define_function(env, result, "inherit", connection_inherit, c) &&
             define_function(env, result, "answered", connection_answered, c) &&
-            define_function(env, result, "stopReading", connection_stop_reading, c) &&
             define_function(env, result, "close", connection_close, c) &&
             napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;
   if (!ok || uv_poll_start(c->poll, UV_POLL_READABLE, readable) != 0) {

@@ -365,15 +365,12 @@ static bool adopt(const char *identity) {
     munmap(page, HANDOVER_PAGE);
     return false;
   }
-  /* The process of the earlier keeper may have outlived it. Two processes must not read one connection. */
+  /* The manager kills the process of the earlier keeper, which may be in a system call. Two processes must not read one connection. */
   struct timespec until;
   clock_gettime(CLOCK_REALTIME, &until);
   until.tv_sec += OWNER_SECONDS_MAX;
   int failure = pthread_mutex_trylock(&page->serving);
-  if (failure == EBUSY) {
-    kill(page->pid, SIGKILL);
-    failure = pthread_mutex_timedlock(&page->serving, &until);
-  }
+  if (failure == EBUSY) failure = pthread_mutex_timedlock(&page->serving, &until);
   if (failure == EOWNERDEAD) failure = pthread_mutex_consistent(&page->serving);
   errno = failure;
   if (failure != 0) fail("an earlier process still serves the mount");

@@ -69,8 +69,6 @@ export interface AddonConnection {
   inherit(): number;
   /** The request of a held slot has its reply. */
   answered(slot: number): void;
-  /** Reads no further request. Replies can still be sent. */
-  stopReading(): void;
   close(): void;
 }
 

@@ -44,8 +44,6 @@ const DEADLINE_MS = 30_000;
 const SLOW_REPLY_MS = 0.5;
 /** Each turn takes half a millisecond at most (connection.c, TURN_NS). */
 const DRAIN_TURNS_MAX = 200;
-/** The longest wait for the replies that are due. A request without a reply is sent to the successor again. */
-const HAND_OVER_MS_MAX = 200;
 /** The longest wait for pending notifications. */
 const FLUSH_MS_MAX = 2_000;
 
@@ -57,8 +55,6 @@ export interface LinuxMount extends MountedFileSystem {
   metrics(): ReadonlyMap<OpName, Readonly<OpMetrics>>;
   /** Counters of the binding's pending work. */
   state(): BindingState;
-  /** Ends serving at the boundary of a request. Further requests wait in the kernel for another process. */
-  handOver(): Promise<void>;
 }
 
 export interface BindingState {
@@ -338,14 +334,6 @@ class Mount implements LinuxMount {
     while (!this.#over && this.state().notificationsWaiting > 0 && this.#clock.elapsedMs() < endMs) {
       await new Promise<void>((resume) => this.#clock.after(1, resume));
     }
-  }
-
-  async handOver(): Promise<void> {
-    await this.notificationsFlushed(); // while requests are served: a notification may wait for one
-    this.#connection.stopReading();
-    const endMs = this.#clock.elapsedMs() + HAND_OVER_MS_MAX;
-    while (this.#boundary.pendingCount > 0 && this.#clock.elapsedMs() < endMs)
-      await new Promise<void>((resume) => this.#clock.after(1, resume));
   }
 
   async unmount(how: 'orderly' | 'lazily'): Promise<void> {

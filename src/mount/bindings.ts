@@ -24,8 +24,6 @@ export interface BoundMount {
   readonly descriptor: number;
   /** The counters of operations; null if the binding has none. */
   readonly counting: Pick<LinuxMount, 'metrics' | 'state' | 'features'> | null;
-  /** Ends serving so that another process can continue; absent if none can. */
-  readonly handOver?: () => Promise<void>;
 }
 
 /** Each binding is loaded when it mounts, so that the others cost nothing. */
@@ -34,7 +32,7 @@ const MOUNTS: Readonly<Record<Options['binding'], Pick<Binding, 'mount'>>> = {
     async mount(options, ops, deps) {
       const { mountLinux } = await import('../kernel/linux.ts');
       const mounted = await mountLinux(options, ops, deps);
-      return { mounted, descriptor: mounted.descriptor, counting: mounted, handOver: () => mounted.handOver() };
+      return { mounted, descriptor: mounted.descriptor, counting: mounted };
     },
   },
   'fuse-native': {

@@ -7,7 +7,6 @@ import { type Keeper, tellKeeper } from '../kernel/keeper.ts';
 import { KeeperLine } from '../kernel/keeper-line.ts';
 import { exitCode } from './exit-codes.ts';
 import { haveSameLayouts, LAYOUTS, type MountRequest } from './mount-request.ts';
-import type { MountService } from './mount-seam.ts';
 import { successorCommand, type UpgradeOffer } from './upgrade.ts';
 
 /** Until a standby must have loaded its program. */
@@ -86,13 +85,9 @@ export class Continuity {
   }
 
   /**
-   * Ends this process in favour of its standby, which has everything, as at any death.
-   *
-   * @param isMounted false once it was unmounted from outside: then nothing is left to continue
+   * Ends this process in favour of its standby, which has everything, as at any death. Requests under way are repeated there.
    */
-  async handOver(mount: Pick<MountService, 'handOver'>, isMounted: () => boolean): Promise<void> {
-    await mount.handOver().catch((err: unknown) => this.#log.info({ err }, 'not ended at the boundary of a request'));
-    if (!isMounted()) return;
+  handOver(): void {
     tellKeeper('handsOver');
     process.kill(process.pid, 'SIGKILL');
   }

@@ -63,8 +63,6 @@ export interface MountService {
   createRoot(root: ResourceUrl): Promise<void>;
   /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
   mount(): Promise<Mounted>;
-  /** Ends serving at the boundary of a request, for a process that continues this mount. The caller then ends this one. */
-  handOver(): Promise<void>;
   /**
    * Unmounts and closes the store; pushes for up to `timeoutMs` (null: until nothing is left, or until a second call sets a
    * limit). Idempotent.

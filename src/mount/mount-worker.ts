@@ -48,7 +48,6 @@ class MountingWorker implements MountService {
   #mounting: Promise<Mounted> | null = null;
   #keeper: Keeper | null = null;
   #counting: BoundMount['counting'] = null;
-  #handOver: BoundMount['handOver'] | null = null;
   #stopping: Promise<StopOutcome> | null = null;
   #isUnmounted = false;
   #announcements: ReturnType<typeof watchersOf> = null;
@@ -138,9 +137,8 @@ class MountingWorker implements MountService {
       ...{ log: this.#log.child({ part: 'kernel' }), clock: systemClock, deadlineMs, bytesCameMs },
       ...{ continuity, storeDirectory, isForeground, helper: this.#announcements?.calls ?? null },
     };
-    const { mounted, descriptor, counting, handOver } = await bindingOf(options).mount(how, fileSystem, deps);
+    const { mounted, descriptor, counting } = await bindingOf(options).mount(how, fileSystem, deps);
     this.#mounted = mounted;
-    this.#handOver = handOver ?? null;
     this.#announcements?.start(mounted);
     this.#handlesKnown();
     this.#counting = counting;
@@ -149,10 +147,6 @@ class MountingWorker implements MountService {
     if (this.#built.sync.paused === null) this.#built.pins.start();
     const doesResend = counting?.features.has('resend') === true;
     return { directory: mounted.directory, device: mounted.device, descriptor, doesResend };
-  }
-
-  async handOver(): Promise<void> {
-    await this.#handOver?.();
   }
 
   stop(timeoutMs: number | null): Promise<StopOutcome> {

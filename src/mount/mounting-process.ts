@@ -338,8 +338,10 @@ class MountingProcess {
         exitCode('alreadyMounted'),
       );
     await this.#continuity.prepareUpgrade(this.#version, offer);
-    const isMounted = (): boolean => this.#phase === 'running' || this.#stopping !== null;
-    setImmediate(() => void this.#continuity?.handOver(this.#mount, isMounted)); // after the answer to the caller
+    setImmediate(() => {
+      // After the answer to the caller. If the mount was unmounted from outside meanwhile, nothing is left to continue.
+      if (this.#phase === 'running' || this.#stopping !== null) this.#continuity?.handOver();
+    });
   }
 
   /** The first request of a start: its end also shows whether the service is reachable. */

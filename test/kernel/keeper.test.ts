@@ -54,7 +54,7 @@ test('a process without a keeper finds none, and others learn their generation',
   expect(keeperOf({ CFS_KEEPER: 'standby' })).toBe('standby');
 });
 
-/** sizeof(pthread_mutex_t): the identity follows. Zeros are a free mutex. */
+/** sizeof(pthread_mutex_t): the identity follows. Zeros are a free mutex, and 1 in the first byte a locked one. */
 const MUTEX_BYTES = process.arch === 'arm64' ? 48 : 40;
 const keeper = keeperProgram();
 
@@ -62,23 +62,37 @@ test.skipIf(keeper === null).each([
   { whose: 'of the same mount', identity: 'this mount', place: /^1 0 \d{13} 0\n\/dev\/null\n$/ },
   { whose: 'of another mount', identity: 'that mount', place: /^0 0 0 0\nnone\n$/ },
 ])('a keeper continues with the stored memory and connection $whose', ({ identity, place }) => {
-  const path = join(tmpdir(), `cfs-memory-${process.pid}-${identity.slice(0, 4)}`);
+  const { stdout, status } = runKeeper({ identity, isServed: false });
+
+  expect([stdout, status]).toEqual([expect.stringMatching(place), 0]);
+});
+
+test.skipIf(keeper === null)('a keeper starts no process while one of an earlier keeper still serves', () => {
+  const { stdout, signal } = runKeeper({ identity: 'this mount', isServed: true, timeout: 1_000 });
+
+  expect([stdout, signal]).toEqual(['', 'SIGKILL']);
+});
+
+/** A keeper of `identity` with the stored memory of `this mount`. */
+function runKeeper({ identity, isServed, timeout }: { identity: string; isServed: boolean; timeout?: number }) {
+  const path = join(tmpdir(), `cfs-memory-${process.pid}`);
   const bytes = Buffer.alloc(8192);
   bytes.write('this mount', MUTEX_BYTES);
+  bytes[0] = isServed ? 1 : 0;
   writeFileSync(path, bytes);
   const [device, memory] = [openSync('/dev/null', 'r+'), openSync(path, 'r+')];
   try {
     const program = `printf %s "$CFS_KEEPER"; readlink /proc/self/fd/${KEEPER_DEVICE} || echo none`;
-    const { stdout, status } = spawnSync(keeper as string, ['sh', '-c', program], {
+    return spawnSync(keeper as string, ['sh', '-c', program], {
       stdio: ['ignore', 'pipe', 'ignore', 'ignore', device, memory],
       env: { ...process.env, CFS_KEEPER_STORED: '1', CFS_KEEPER_IDENTITY: identity, CFS_KEEPER_MANAGER: '' },
       encoding: 'utf8',
+      killSignal: 'SIGKILL',
+      timeout,
     });
-
-    expect([stdout, status]).toEqual([expect.stringMatching(place), 0]);
   } finally {
     closeSync(device);
     closeSync(memory);
     rmSync(path);
   }
-});
+}
