@@ -1,3 +1,6 @@
+/** The first key of the advisory locks for turns; the second is the account. */
+const TURNS = 6_387_251;
+
 /** Functions of `schema.ts`: refusals, accounts with their limits and tokens, and the permission to see or change an entry. */
 export const ACCOUNT_FUNCTIONS = `
   CREATE FUNCTION refuse(status integer, message text) RETURNS void LANGUAGE plpgsql AS $$
@@ -12,6 +15,17 @@ export const ACCOUNT_FUNCTIONS = `
     SELECT * INTO u FROM users WHERE uid = the_uid FOR NO KEY UPDATE;
     IF NOT FOUND THEN PERFORM refuse(404, 'Not found'); END IF;
     RETURN u;
+  END $$;
+
+  -- A group of calls takes the turn of its account before the account's lock. If another group has the turn: waits for it, or with
+  -- \`gathers\` waits until it is free and returns false. The server then sends the group again, with the calls that arrived meanwhile.
+  CREATE FUNCTION take_turn(the_uid text, gathers boolean) RETURNS boolean LANGUAGE plpgsql AS $$
+  DECLARE turn integer := hashtext(the_uid);
+  BEGIN
+    IF NOT gathers THEN PERFORM pg_advisory_xact_lock(${TURNS}, turn); RETURN true; END IF;
+    IF pg_try_advisory_xact_lock(${TURNS}, turn) THEN RETURN true; END IF;
+    PERFORM pg_advisory_xact_lock_shared(${TURNS}, turn);
+    RETURN false;
   END $$;
 
   -- \`limits\`: entries, unfinished uploads, bytes as a multiple of the quota, bytes beside it.

@@ -5,12 +5,15 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
  * load, calls that wait for the same lock and the same commit share both (docs/adr/0043).
  */
 export class GroupedCalls<Call, Answer> {
-  readonly #run: (calls: readonly Call[], key: string) => Promise<readonly PromiseSettledResult<Answer>[]>;
+  readonly #run: RunGroup<Call, Answer>;
   /** The calls that wait for the running group of their key. */
   readonly #waiting = new Map<string, Waiting<Call, Answer>[]>();
 
-  /** @param run returns one answer per call, in their order. If it rejects, every call of the group rejects with that error. */
-  constructor(run: (calls: readonly Call[], key: string) => Promise<readonly PromiseSettledResult<Answer>[]>) {
+  /**
+   * @param run returns one answer per call, in their order. If it rejects, every call of the group rejects with that error. With
+   *   `gathers`, it may run none and return no answer: after it has waited for the lock, it runs with the calls that arrived meanwhile.
+   */
+  constructor(run: RunGroup<Call, Answer>) {
     this.#run = run;
   }
 
@@ -36,7 +39,7 @@ export class GroupedCalls<Call, Answer> {
         await nextTurn();
         if (waiting.length === 0) break;
       }
-      const running = this.#runOne(waiting.splice(0, GROUP_MAX), key);
+      const running = this.#runOne(waiting, key);
       // The database works on the next group while the callers of this one go on.
       await nextTurn();
       settle();
@@ -46,12 +49,19 @@ export class GroupedCalls<Call, Answer> {
   }
 
   /** @returns settles the calls */
-  async #runOne(group: readonly Waiting<Call, Answer>[], key: string): Promise<() => void> {
-    try {
-      const answers = await this.#run(
+  async #runOne(waiting: Waiting<Call, Answer>[], key: string): Promise<() => void> {
+    const group: Waiting<Call, Answer>[] = [];
+    const run = (gathers: boolean): ReturnType<RunGroup<Call, Answer>> => {
+      group.push(...waiting.splice(0, GROUP_MAX - group.length));
+      return this.#run(
         group.map(({ call }) => call),
         key,
+        gathers,
       );
+    };
+    try {
+      const early = await run(true);
+      const answers = early.length > 0 ? early : await run(false);
       return () => {
         for (const [at, { resolve, reject }] of group.entries()) {
           const answer = answers[at];
@@ -66,6 +76,12 @@ export class GroupedCalls<Call, Answer> {
     }
   }
 }
+
+type RunGroup<Call, Answer> = (
+  calls: readonly Call[],
+  key: string,
+  gathers: boolean,
+) => Promise<readonly PromiseSettledResult<Answer>[]>;
 
 interface Waiting<Call, Answer> {
   readonly call: Call;

@@ -32,7 +32,9 @@ export class PostgresRepository implements RepositoryRules {
   readonly #limits: SqlLimits;
   readonly #names: SqlNames;
   /** By account, which changes lock until their commit. */
-  readonly #creations = new GroupedCalls<Creation, ResourceId>((creations) => this.#addTogether(creations));
+  readonly #creations = new GroupedCalls<Creation, ResourceId>((creations, uid, gathers) =>
+    this.#addTogether(creations, uid, gathers),
+  );
 
   constructor(deps: { postgres: Postgres; clock: Clock; rules: NameRules; pageMax: number; limits: HoldingLimits }) {
     this.#limits = sqlLimits(deps.limits);
@@ -196,10 +198,13 @@ export class PostgresRepository implements RepositoryRules {
     return this.#creations.call(parent.uid, { caller, parent, name, mediaType, role, suffix: randomSuffix() });
   }
 
-  async #addTogether(creations: readonly Creation[]): Promise<PromiseSettledResult<ResourceId>[]> {
-    const { uid } = (creations[0] as Creation).parent;
+  async #addTogether(
+    creations: readonly Creation[],
+    uid: string,
+    gathers: boolean,
+  ): Promise<PromiseSettledResult<ResourceId>[]> {
     const rows = await this.#postgres.keptRows<{ local: string } & Outcome>(
-      'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
+      'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)',
       creations.map(({ caller }) => caller),
       uid,
       creations.map(({ parent }) => parent.local),
@@ -212,6 +217,7 @@ export class PostgresRepository implements RepositoryRules {
       this.#names,
       this.#clock.nowMs(),
       this.#limits,
+      gathers,
     );
     return rows.map(({ local, refusal, message }) =>
       refusal === null

@@ -42,7 +42,7 @@ export class PostgresUploads implements UploadRules {
   readonly #kept: number | null;
   readonly #limits: SqlLimits;
   /** By account, which changes lock until their commit. */
-  readonly #saves = new GroupedCalls<Save, void>((saves, uid) => this.#saveTogether(saves, uid));
+  readonly #saves = new GroupedCalls<Save, void>((saves, uid, gathers) => this.#saveTogether(saves, uid, gathers));
   readonly #places = new BatchedCalls<void, number>(async (calls) => {
     const rows = await this.#postgres.keptRows<{ place: number }>(
       "SELECT nextval('numbers') AS place FROM generate_series(1, $1::integer)",
@@ -156,9 +156,9 @@ export class PostgresUploads implements UploadRules {
     await this.#saves.call(id.uid, { session, local: id.local, place, createdMs, bytes: Buffer.concat(chunks) });
   }
 
-  async #saveTogether(saves: readonly Save[], uid: string): Promise<PromiseSettledResult<void>[]> {
+  async #saveTogether(saves: readonly Save[], uid: string, gathers: boolean): Promise<PromiseSettledResult<void>[]> {
     const rows = await this.#postgres.keptRows<{ refusal: number | null; message: string }>(
-      'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)',
+      'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
       saves.map(({ session }) => session.uid),
       saves.map(({ session }) => session.refreshToken),
       saves.map(({ session }) => session.signOuts),
@@ -173,6 +173,7 @@ export class PostgresUploads implements UploadRules {
       this.#kept,
       this.#clock.nowMs(),
       this.#limits,
+      gathers,
     );
     return rows.map(({ refusal, message }) =>
       refusal === null

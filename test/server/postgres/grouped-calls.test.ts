@@ -4,6 +4,7 @@ import { GroupedCalls } from '../../../src/server/postgres/grouped-calls.ts';
 
 interface Group {
   readonly calls: readonly string[];
+  readonly gathers: boolean;
   end(answers?: readonly PromiseSettledResult<string>[]): void;
   fail(error: Error): void;
 }
@@ -12,10 +13,10 @@ interface Group {
 function grouped(): { readonly calls: GroupedCalls<string, string>; readonly groups: Group[] } {
   const groups: Group[] = [];
   const calls = new GroupedCalls<string, string>(
-    (given) =>
+    (given, _, gathers) =>
       new Promise((resolve, reject) => {
         const answers = given.map((value) => ({ status: 'fulfilled' as const, value }));
-        groups.push({ calls: given, end: (other) => resolve(other ?? answers), fail: reject });
+        groups.push({ calls: given, gathers, end: (other) => resolve(other ?? answers), fail: reject });
       }),
   );
   return { calls, groups };
@@ -102,6 +103,23 @@ test('the next group runs before the callers of the last one go on', async () =>
   expect(await first).toBe(2);
   groups[1]?.end();
   await second;
+});
+
+test('a group that waited for its lock runs with the calls that arrived meanwhile, at most 64', async () => {
+  const { calls, groups } = grouped();
+  const answers = [calls.call('key', '0')];
+  await turns();
+  for (let at = 1; at < 70; at += 1) answers.push(calls.call('key', String(at)));
+  groups[0]?.end([]);
+  await turns();
+  expect(groups.map((group) => [group.calls.length, group.gathers])).toEqual([
+    [1, true],
+    [64, false],
+  ]);
+  groups[1]?.end();
+  await turns();
+  groups[2]?.end();
+  expect(await Promise.all(answers)).toEqual(answers.map((_, at) => String(at)));
 });
 
 test('a group has at most 64 calls', async () => {

@@ -3,9 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
+import { Postgres } from '../../../src/server/postgres/postgres.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { titled } from '../../harness/requirement.ts';
 import { signUp, type TestUser } from '../raw-client.ts';
+import { until } from '../until.ts';
 import { DatabaseProxy } from './database-proxy.ts';
 import { missingPostgres, PostgresServer } from './postgres-server.ts';
 
@@ -16,6 +18,7 @@ const missing = missingPostgres();
 describe.skipIf(missing !== null)(titled('round trips to the database', missing), () => {
   const directory = mkdtempSync(join(tmpdir(), 'cfs-trips-'));
   let postgres: PostgresServer;
+  let url: string;
   let proxy: DatabaseProxy;
   let server: ReferenceServer;
   let user: TestUser;
@@ -23,7 +26,8 @@ describe.skipIf(missing !== null)(titled('round trips to the database', missing)
 
   beforeAll(async () => {
     postgres = await PostgresServer.start();
-    const carried = await DatabaseProxy.start(await postgres.newDatabase());
+    url = await postgres.newDatabase();
+    const carried = await DatabaseProxy.start(url);
     proxy = carried.proxy;
     server = await ReferenceServer.open({
       dataDirectory: directory,
@@ -69,5 +73,20 @@ describe.skipIf(missing !== null)(titled('round trips to the database', missing)
       expect(answers[nth]?.status).toBe(file === gone ? 404 : 204);
       if (file !== gone) expect((await user.client.get(`${file}/data`)).text).toBe(`data ${nth}`);
     }
+  });
+
+  test('a save that finds the turn of its account taken is sent again when it is free', async () => {
+    const file = await newFile();
+    const other = await Postgres.open(url, { connectionsMax: 1 });
+    const isWaiting = 'SELECT FROM pg_locks WHERE locktype = $1 AND NOT granted';
+    await other.rows('BEGIN');
+    await other.rows('SELECT take_turn($1, false)', user.uid);
+    proxy.counted = { text: 'save_all', statements: 0 };
+    const saved = save(file, 'data');
+    await until(async () => (await other.row(isWaiting, 'advisory')) !== undefined);
+    expect(proxy.counted.statements).toBe(1);
+    await other.rows('COMMIT');
+    expect([(await saved).status, proxy.counted.statements]).toEqual([204, 2]);
+    await other.close();
   });
 });

@@ -100,6 +100,21 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
     expect(entries.map(({ name }) => name)).toEqual(['taken', 'a', 'b']);
   });
 
+  test('creations that arrive while another server has the turn of their account share the next commit', async () => {
+    const parent = await newFolder('p');
+    await first.rows('SELECT take_turn($1, false)', account.uid);
+    const early = newFile(parent, 'early');
+    await until(isWaiting);
+    // A group has one time.
+    backEnd.clock.advance(1);
+    const late = ['one', 'two', 'three'].map((name) => newFile(parent, name));
+    await first.rows('COMMIT');
+    await Promise.all([early, ...late]);
+    const { entries } = await backEnd.rules.repository.list(account.uid, parent, ALL);
+    expect(entries.map(({ name }) => name)).toEqual(['early', 'one', 'two', 'three']);
+    expect(new Set(entries.map(({ createdMs }) => createdMs)).size).toBe(1);
+  });
+
   test('a second creation at the top level waits for the first', async () => {
     await first.rows(
       `SELECT add_entry($1, $1, 'folders', false, 'one', 'hash', NULL, 'sync', NULL, '1', 'any', 0)`,
