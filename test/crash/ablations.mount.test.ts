@@ -2,7 +2,7 @@ import { spawn } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { tellFigures } from '../harness/figures.ts';
 import { titled } from '../harness/requirement.ts';
 import { PROJECT } from '../imports.ts';
@@ -41,10 +41,27 @@ describe.skipIf(missing !== null)(titled('ablations of --continuity', missing), 
       tellFigures(`${ablation.safeguard}: ${failed.join('; ') || 'NO TEST FAILED'}`);
       expect(failed).not.toEqual([]);
     } finally {
+      await endRest();
       writeFileSync(path, source);
       await build(ablation);
     }
   });
+
+  /** Ends the processes of mounts that do not end without the safeguard. */
+  async function endRest(): Promise<void> {
+    const rest = () =>
+      readdirSync('/proc')
+        .filter((name) => /^\d+$/.test(name))
+        .filter((pid) => commandLineOf(pid).includes(copy));
+    await vi.waitUntil(
+      () => {
+        const pids = rest();
+        for (const pid of pids) kill(Number(pid));
+        return pids.length === 0;
+      },
+      { timeout: 30_000, interval: 50 },
+    );
+  }
 
   async function build({ file, test: path }: Ablation): Promise<void> {
     const isNative = file.endsWith('.c');
@@ -80,3 +97,20 @@ describe.skipIf(missing !== null)(titled('ablations of --continuity', missing), 
     return { code, output };
   }
 });
+
+/** Empty for a process that has ended. */
+function commandLineOf(pid: string): string {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+function kill(pid: number): void {
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended meanwhile.
+  }
+}

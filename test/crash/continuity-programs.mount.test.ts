@@ -15,7 +15,8 @@ const ROWS = FILES * 2;
 const KILL_AFTER_MS = Number(process.env.CFS_TEST_KILL_AFTER_MS ?? '500');
 /** In each scene; `npm run soak -- continuity` kills as long as programs run. */
 const DEATHS_MAX = Number(process.env.CFS_TEST_DEATHS ?? '2');
-const RUN_MS_MAX = 60_000 + FILES * 200;
+/** In user-mode Linux, a process takes up to half a minute to start. */
+const RUN_MS_MAX = 60_000 + FILES * 200 + Math.min(DEATHS_MAX, 60) * 60_000;
 
 /** Each script ends with 0 only if what it wrote is what it reads. `$source` is the repository, on the local disk. */
 const SCRIPTS = {

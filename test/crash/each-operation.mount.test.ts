@@ -150,7 +150,7 @@ describe.skipIf(missing !== null).each([
   const quarter = (SEED + (mode === 'resent' ? 0 : 2)) % 4;
   test.each(ROUNDS > 0 ? NAMES : NAMES.filter((_, at) => at % 4 === quarter))(
     '%s takes effect once, wherever the process dies',
-    { timeout: 120_000 + ROUNDS * 120_000 },
+    { timeout: 120_000 + ROUNDS * 300_000 },
     async (name) => {
       const operation = OPERATIONS[name] as Operation;
       const deaths =

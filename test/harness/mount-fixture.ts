@@ -25,6 +25,8 @@ const CFS = path.join(DIST, 'cfs.js');
 const MOUNT = path.join(DIST, '../mount/mounting-process.cjs');
 const SYNC_MS_MAX = 180_000;
 const GONE_MS_MAX = 60_000;
+/** In user-mode Linux, a process takes up to half a minute to start. */
+const CONTINUED_MS_MAX = 180_000;
 const LOG_LINES_SHOWN = 60;
 
 type CommandDeps = CommandOutput & { readonly paths: Paths; readonly clock: Clock };
@@ -190,7 +192,7 @@ export class MountFixture implements Ground {
         this.#pid = now;
         return true;
       },
-      { timeout: GONE_MS_MAX, interval: 20 },
+      { timeout: CONTINUED_MS_MAX, interval: 20 },
     );
   }
 
