@@ -109,7 +109,7 @@ export class Ground {
   /** The options of `cfs serve` for TLS; none without it. @type {readonly string[]} */
   #tls = [];
 
-  /** A certificate for the server, which all clients here trust: ours, curl and rclone read the same variable. */
+  /** A certificate for the server, which all clients here trust: ours and rclone read one variable, curl another first. */
   #certify() {
     const [key, certificate] = [join(this.base, 'key.pem'), join(this.base, 'certificate.pem')];
     const files = ['-keyout', key, '-out', certificate];
@@ -120,6 +120,7 @@ export class Ground {
     this.#tls = ['--tls-cert', certificate, '--tls-key', key];
     this.#env.SSL_CERT_FILE = certificate;
     process.env.SSL_CERT_FILE = certificate;
+    process.env.CURL_CA_BUNDLE = certificate;
     // For the requests of this process, whose authorities Node has read already.
     process.env.NODE_TLS_REJECT_UNAUTHORIZED = '0';
   }
