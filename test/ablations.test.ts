@@ -31,6 +31,22 @@ const ABLATIONS = [
     tests: ['test/fs/node-view.test.ts'],
     fails: ['the kernel caches the absence of a name only in a folder that was listed'],
   },
+  {
+    name: 'a place that is read again from the service is cached on the disk',
+    file: 'src/content/half-blocks.ts',
+    text: ' || this.#hasLeft(id, whole.start, start)',
+    by: '',
+    tests: ['test/content/half-blocks.test.ts'],
+    fails: ['a block whose half has left the memory is fetched whole, and then is in the cache'],
+  },
+  {
+    name: 'halves are not fetched from a service that ignores ranges',
+    file: 'src/content/fetches.ts',
+    text: 'return fetched.isLonger ? null : fetched.bytes;',
+    by: 'return fetched.bytes;',
+    tests: ['test/content/half-blocks.test.ts'],
+    fails: ['a service that ignores ranges is asked for half a block once, and then for the file'],
+  },
   ofBusyWait(
     'a client that thinks between its calls costs no waiting',
     ['busy-wait.ts', 'startedMs - this.#repliedMs < AWAKE_MS', 'startedMs - this.#repliedMs < 1'],

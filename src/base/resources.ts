@@ -125,4 +125,6 @@ export interface WrittenExtent {
 export interface FetchedRange {
   readonly extent: { readonly start: number; readonly end: number };
   readonly bytes: Uint8Array | null;
+  /** The service sent more than was requested: short requests cost as much as long ones. */
+  readonly isLonger?: boolean;
 }

@@ -7,6 +7,7 @@ import type { ContentId, Extent } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../bytes/contents.ts';
 import type { EarlyBytes } from './early-bytes.ts';
 import { Fetches, type FetchesDeps, type MissingPiece } from './fetches.ts';
+import { HalfBlocks } from './half-blocks.ts';
 
 /** Limit of read-ahead in flight over all handles: it competes with the fetches that readers wait for. */
 const PREFETCH_BYTES_MAX = 256 * 1024 * 1024;
@@ -38,6 +39,7 @@ export interface Caller {
 export class BlockReader {
   readonly #contents: Contents;
   readonly #fetches: Fetches;
+  readonly #halves: HalfBlocks;
   readonly #clock: Clock;
   readonly #log: Logger;
   readonly #readTimeoutMs: number;
@@ -51,6 +53,7 @@ export class BlockReader {
   constructor(deps: FetchesDeps & { readonly readTimeoutMs: number; readonly cacheBytes: number }) {
     this.#contents = deps.contents;
     this.#fetches = new Fetches(deps);
+    this.#halves = new HalfBlocks({ contents: deps.contents, fetches: this.#fetches });
     this.#clock = deps.clock;
     this.#log = deps.log;
     this.#readTimeoutMs = deps.readTimeoutMs;
@@ -71,8 +74,18 @@ export class BlockReader {
       this.#hits++;
       return take(pieces);
     }
+    const half = this.#halves.read(id, extent, pieces);
+    if (half instanceof Uint8Array) {
+      this.#hits++;
+      return take([inMemory(half)]);
+    }
     this.#misses++;
-    return this.#readMissing(id, extent, caller.signal, take, pieces);
+    const whole = (known: readonly Piece[]) =>
+      this.#readMissing(id, extent, caller.signal, take, { pieces: known, mayBeInMemory: true });
+    if (half === null) return whole(pieces);
+    return unlessAborted(half, caller.signal).then((bytes) =>
+      bytes === null ? whole(this.#contents.pieces(id, extent)) : take([inMemory(bytes)]),
+    );
   }
 
   /** Reads since the start: answered from the cache, or after fetching. */
@@ -159,14 +172,16 @@ export class BlockReader {
     extent: Extent,
     signal: AbortSignal,
     take: (pieces: readonly PresentPiece[]) => T,
-    known: readonly Piece[] = this.#contents.pieces(id, extent),
+    known: { readonly pieces?: readonly Piece[]; readonly mayBeInMemory?: boolean } = {},
   ): Promise<T> {
     const lease = this.#contents.lease(id);
     try {
       let missingBytes = Number.POSITIVE_INFINITY;
       let sinceMs = this.#clock.elapsedMs();
-      for (let pieces = known; ; pieces = this.#contents.pieces(id, extent)) {
+      for (let { pieces = this.#contents.pieces(id, extent) } = known; ; pieces = this.#contents.pieces(id, extent)) {
         if (isPresent(pieces)) return take(pieces);
+        const arrived = known.mayBeInMemory ? this.#fetches.arrivedBytes(id, extent) : null;
+        if (arrived !== null) return take([inMemory(arrived)]);
         // A budget smaller than one read may evict the blocks just fetched: give up by time, not by rounds. Progress restarts the time:
         // then the connection is only slow.
         const before = missingBytes;
@@ -207,6 +222,10 @@ function mayPass(failure: unknown): boolean {
 
 export function isPresent(pieces: readonly Piece[]): pieces is PresentPiece[] {
   return pieces.every((piece) => piece.kind !== 'missing');
+}
+
+function inMemory(bytes: Uint8Array): PresentPiece {
+  return { kind: 'bytes', length: bytes.byteLength, bytes };
 }
 
 function missingIn(pieces: readonly Piece[]): number {

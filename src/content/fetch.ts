@@ -19,6 +19,8 @@ export class Fetch {
   readonly #isAhead: boolean;
   readonly #readers = new Set<Reader>();
   #landedTo: number;
+  /** The bytes of the whole extent, from their arrival on. */
+  #bytes: Uint8Array | null = null;
   #isOver = false;
   #failure: unknown;
 
@@ -56,6 +58,19 @@ export class Fetch {
   /** The end of the last complete block when the bytes before `position` are present. */
   wholeTo(position: number): number {
     return position >= this.extent.end ? this.extent.end : position - (position % BLOCK_BYTES);
+  }
+
+  /** The bytes are in memory, and not stored yet: a reader takes them from here (`arrivedBytes`), or waits again. */
+  arrived(bytes: Uint8Array): void {
+    this.#bytes = bytes;
+    for (const { resolve } of this.#readers) resolve();
+    this.#readers.clear();
+  }
+
+  /** The bytes of `extent`; null if they are not in memory. */
+  arrivedBytes({ start, end }: Extent): Uint8Array | null {
+    if (this.#bytes === null || start < this.extent.start || end > this.extent.end) return null;
+    return this.#bytes.subarray(start - this.extent.start, end - this.extent.start);
   }
 
   /** The blocks before `end` are present now. */

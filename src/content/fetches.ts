@@ -2,9 +2,9 @@ import { unlessAborted } from '../base/abort.ts';
 import type { Clock } from '../base/clock.ts';
 import { ApiError, FsError, ProtocolError, StorageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import type { WrittenExtent } from '../base/resources.ts';
+import type { FetchedRange, WrittenExtent } from '../base/resources.ts';
 import type { ServiceHealth } from '../base/service-health.ts';
-import { BLOCK_BYTES, type ContentId, type Extent } from '../base/vocabulary.ts';
+import { BLOCK_BYTES, type ContentId, type Extent, type VersionUrl } from '../base/vocabulary.ts';
 import type { Contents, Piece } from '../bytes/contents.ts';
 import { type EarlyBytes, writeAt } from './early-bytes.ts';
 import { Fetch } from './fetch.ts';
@@ -24,7 +24,7 @@ const PARTS_OF_LONG = 8;
 /** The best known rate decays with each slower fetch: a fetch may have been queued, or the connection may have become slower. */
 const RATE_DECAY = 0.8;
 /** A version up to this size is fetched whole: its second read would cost another round trip otherwise. */
-const WHOLE_BYTES_MAX = 1024 * 1024;
+export const WHOLE_BYTES_MAX = 1024 * 1024;
 
 export type MissingPiece = Extract<Piece, { kind: 'missing' }>;
 
@@ -55,6 +55,7 @@ export class Fetches {
   #aheadBytes = 0;
   /** Rate of one connection, bytes per millisecond, round trip included. */
   #rate = 0;
+  #ignoresRanges = false;
   /** An error other than a full disk is logged once, until data is cached again. */
   #isUncachedLogged = false;
 
@@ -108,6 +109,44 @@ export class Fetches {
     if (!isMissing || this.#fetches.has(id)) return false;
     this.#fetch(id, early.extent, sizeBytes, null, early);
     return true;
+  }
+
+  /** Whether a fetch in flight has yet to bring some of `extent`. */
+  isBringing(id: ContentId, extent: Extent): boolean {
+    return [...(this.#fetches.get(id) ?? [])].some((fetch) => fetch.isBringing(extent));
+  }
+
+  /** The bytes of `extent` if a fetch in flight has them in memory. */
+  arrivedBytes(id: ContentId, extent: Extent): Uint8Array | null {
+    for (const fetch of this.#fetches.get(id) ?? []) {
+      const bytes = fetch.arrivedBytes(extent);
+      if (bytes !== null) return bytes;
+    }
+    return null;
+  }
+
+  /**
+   * Fetches bytes of a version past the cache. @throws as a read (`BlockReader.read`)
+   *
+   * @returns null if the service sends more than the requested range, perhaps the whole file each time: the cache should have it
+   */
+  async inMemory(id: ContentId, extent: Extent): Promise<Uint8Array | null> {
+    if (this.#ignoresRanges) return null;
+    const lease = this.#contents.lease(id);
+    try {
+      const sizeBytes = this.#contents.sizeOf(id);
+      const ask = async (signal: AbortSignal): Promise<Uint8Array | null> => {
+        const target = { kind: 'memory', isAhead: false } as const;
+        const came = () => this.#health.bytesCame();
+        const fetched = await this.#source.readVersion(this.#versionOf(id), extent, sizeBytes, target, came, signal);
+        if (fetched.isLonger) this.#ignoresRanges = true;
+        else if (fetched.bytes === null) throw otherExtent(id, extent, fetched);
+        return fetched.isLonger ? null : fetched.bytes;
+      };
+      return await this.#unlessGone(id, extent, () => this.#retry.ask(ask, undefined, () => extent.start));
+    } finally {
+      lease.release();
+    }
   }
 
   /** The missing extents of a small version: some of its blocks may have landed while others are in flight. */
@@ -198,20 +237,30 @@ export class Fetches {
   }
 
   async #fetchWithRetry(fetch: Fetch, sizeBytes: number, giveUp: AbortSignal, early: EarlyBytes | null): Promise<void> {
+    const ask = async (signal: AbortSignal): Promise<void> => {
+      const bytes = early === null ? null : await this.#bytesOf(fetch, early, signal);
+      if (bytes !== null) fetch.arrived(bytes);
+      await this.#fetchSomewhere(fetch, bytes, sizeBytes, signal);
+    };
+    await this.#unlessGone(fetch.content, fetch.extent, () => this.#retry.ask(ask, giveUp, () => fetch.landedTo));
+  }
+
+  /** @throws FsError ESTALE if the service answers that the version does not exist */
+  async #unlessGone<T>(content: ContentId, extent: Extent, ask: () => Promise<T>): Promise<T> {
     try {
-      await this.#retry.ask(
-        async (signal) => {
-          const bytes = early === null ? null : await this.#bytesOf(fetch, early, signal);
-          await this.#fetchSomewhere(fetch, bytes, sizeBytes, signal);
-        },
-        giveUp,
-        () => fetch.landedTo,
-      );
+      return await ask();
     } catch (error) {
       if (!(error instanceof ApiError) || error.status !== 404) throw error;
-      this.#log.warn({ content: fetch.content, ...fetch.extent }, 'version gone while it was read');
+      this.#log.warn({ content, ...extent }, 'version gone while it was read');
       throw new FsError('ESTALE', 'this version no longer exists on the service', { cause: error });
     }
+  }
+
+  /** @throws FsError EIO */
+  #versionOf(content: ContentId): VersionUrl {
+    const version = this.#contents.record(content)?.version;
+    if (version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
+    return version;
   }
 
   /** @returns null if the bytes do not come, or are of another version: they are to be fetched */
@@ -267,8 +316,7 @@ export class Fetches {
     const { content } = fetch;
     const extent = { start: fetch.landedTo, end: fetch.extent.end };
     if (extent.start >= extent.end) return; // cut behind its last byte
-    const record = this.#contents.record(content);
-    if (record?.version == null) throw new FsError('EIO', `content ${content} has no version to fetch from`);
+    const version = this.#versionOf(content);
     const isAhead = !fetch.isWanted;
     const target = path === null ? ({ kind: 'memory', isAhead } as const) : ({ kind: 'file', path, isAhead } as const);
     const startedMs = this.#clock.elapsedMs();
@@ -298,12 +346,9 @@ export class Fetches {
       }
     };
     try {
-      const { version } = record;
       const fetched = await this.#source.readVersion(version, extent, sizeBytes, target, written, signal);
       if (fetched.extent.start > extent.start || fetched.extent.end < extent.end) {
-        throw new ProtocolError(
-          `content ${content}: asked for ${extent.start}-${extent.end}, got ${fetched.extent.start}-${fetched.extent.end}`,
-        );
+        throw otherExtent(content, extent, fetched);
       }
       // Short fetches measure only the round trip.
       if (extent.end - extent.start >= FETCH_BYTES_MIN / 2) {
@@ -316,4 +361,8 @@ export class Fetches {
       givenUp.stop();
     }
   }
+}
+
+function otherExtent(content: ContentId, asked: Extent, { extent: got }: FetchedRange): ProtocolError {
+  return new ProtocolError(`content ${content}: asked for ${asked.start}-${asked.end}, got ${got.start}-${got.end}`);
 }

@@ -81,7 +81,7 @@ async function landInMemory(
     if (at >= kept.end) break;
   }
   if (at < kept.end) throw new ProtocolError(`${kept.end - at} bytes are missing`);
-  return { extent: kept, bytes };
+  return { extent: kept, bytes, isLonger: extent.end - extent.start > asked.end - asked.start };
 }
 
 /** @returns the end of the bytes that are in the file */

@@ -220,8 +220,12 @@ test.each(['one handle', 'handles of their own'])(
         for (const fd of new Set([shared, ...(await Promise.all(begun))])) await mount.close(fd);
         if (through === 'one handle') return;
 
+        const extents = service.fetches.slice(before).map(({ extent }) => extent);
+        // A short read may have requested half of a block before.
+        const halves = extents.filter(({ start, end }) => end - start === BLOCK_BYTES / 2);
+        expect(new Set(halves.map(({ start }) => start)).size).toBe(halves.length);
         const times = new Map<number, number>();
-        for (const { extent } of service.fetches.slice(before))
+        for (const extent of extents.filter((each) => !halves.includes(each)))
           for (let at = extent.start; at < extent.end; at += BLOCK_BYTES) times.set(at, (times.get(at) ?? 0) + 1);
         expect([...times].filter(([at, count]) => count > 1 || at % BLOCK_BYTES !== 0)).toEqual([]);
       }),

@@ -143,7 +143,7 @@ export class VersionService implements VersionSource, VersionHistory, RemoteList
       throw new Error(`asked beyond the end: ${extent.start}-${extent.end}`);
     const sent = this.ignoresRange ? { start: 0, end: sizeBytes } : extent;
     const bytes = stored.bytes.subarray(sent.start, sent.end);
-    if (target.kind === 'memory') return { extent: sent, bytes: Uint8Array.from(bytes) };
+    if (target.kind === 'memory') return { extent: sent, bytes: Uint8Array.from(bytes), isLonger: this.ignoresRange };
     const fd = openSync(target.path, 'r+');
     try {
       const first = Math.min(this.bytesBeforeHalt, bytes.byteLength);
