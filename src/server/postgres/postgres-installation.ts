@@ -4,9 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { systemClock } from '../../base/clock.ts';
-import { UsageError } from '../../base/errors.ts';
+import { StorageError, UsageError } from '../../base/errors.ts';
 import type { CopyTarget, InstallationRows, NextNumbers, RowKind, StoredVersion } from '../installation.ts';
 import type { ObjectStore } from '../object-store.ts';
+import { Refusal } from '../refusal.ts';
 import type { VersionRow } from '../rows.ts';
 import { type CheckedVersions, checkVersions } from '../version-check.ts';
 import { ArrivingPart, PART_BYTES } from './arriving-part.ts';
@@ -50,6 +51,7 @@ export class PostgresInstallation implements CopyTarget {
     } catch (error) {
       await postgres?.close();
       await store.close();
+      if (error instanceof Refusal) throw new StorageError(error.message, { cause: error });
       throw error;
     }
   }

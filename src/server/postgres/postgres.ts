@@ -44,7 +44,7 @@ export class Postgres {
 
   /**
    * Brings the schema up to date: any number of servers may start together. Statements of later sessions have a time limit.
-   * @throws StorageError for the schema of a newer program
+   * @throws StorageError for the schema of a newer program, and if the database cannot be used
    */
   async migrate(): Promise<void> {
     try {
@@ -62,9 +62,7 @@ export class Postgres {
         END $migrate$;
         COMMIT;`);
     } catch (error) {
-      if ((error as { code?: unknown }).code === NEWER)
-        throw new StorageError('a newer cfs serve has changed the database: install that version here too');
-      throw error;
+      throw unusable(error as Error) ?? error;
     }
   }
 
@@ -154,6 +152,18 @@ function isPassing(code: string, { message }: Error): boolean {
   return REPEATED.has(code) || /^(08\w{3}|57\w{3}|53300|55P03|25006|E[A-Z]+)$/.test(code) || LOST.test(message);
 }
 
+/** What an operator must change before a server can start. */
+function unusable(error: Error): StorageError | null {
+  const { code = '' } = error as { code?: string };
+  if (code === NEWER)
+    return new StorageError('a newer cfs serve has changed the database: install that version here too');
+  // Without a message if all addresses of a name refused.
+  const reason = error.message || code;
+  if (REFUSED.test(code)) return new StorageError(`the database refuses this server: ${reason}`);
+  if (isPassing(code, error)) return new StorageError(`the database does not answer: ${reason}`);
+  return null;
+}
+
 function notAnswering(cause: unknown): Refusal {
   return new Refusal(503, 'The database does not answer', { 'Retry-After': '5' }, { cause });
 }
@@ -171,6 +181,8 @@ const CONNECTIONS_MAX = 16;
 /** The client's messages without a code (pg 8.23, `lib/client.js` and `pg-pool`). */
 const LOST = /^(Connection terminated|Client has encountered a connection error|timeout exceeded|Query read timeout)/;
 const NEWER = 'CFNEW';
+/** Of a role or password, of a database that does not exist, and of missing privileges. */
+const REFUSED = /^(28\w{3}|3D000|42501)$/;
 const STATEMENT_MS_MAX = 30_000;
 /** For a database that is gone without a word. */
 const ANSWER_MS_MAX = 40_000;

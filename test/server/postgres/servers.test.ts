@@ -6,6 +6,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { StorageError, UsageError } from '../../../src/base/errors.ts';
 import { DirectoryStore } from '../../../src/server/directory-store.ts';
 import { Postgres } from '../../../src/server/postgres/postgres.ts';
+import { PostgresInstallation } from '../../../src/server/postgres/postgres-installation.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { PortClaim } from '../../harness/port-claim.ts';
 import { titled } from '../../harness/requirement.ts';
@@ -277,6 +278,30 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
     const database = await Postgres.open(`postgres://cfs@/none?host=${encodeURIComponent(directory)}`);
     await expect(database.rows('SELECT 1')).rejects.toMatchObject({ status: 503 });
     await database.close();
+  });
+
+  test.each([
+    [
+      () => `postgres://cfs@/none?host=${encodeURIComponent(directory)}`,
+      'the database does not answer: connect ENOENT',
+    ],
+    [() => 'postgres://cfs@127.0.0.1:1/none', 'the database does not answer: connect ECONNREFUSED'],
+    [() => 'postgres://cfs@localhost:1/none', 'the database does not answer: '],
+    [() => url.replace('postgres://cfs@', 'postgres://nobody@'), 'the database refuses this server: role "nobody"'],
+    [() => url.replace(/@\/\w+/, '@/none'), 'the database refuses this server: database "none" does not exist'],
+  ])('a server whose database cannot be used names the reason (%#)', async (urlOf, reason) => {
+    const database = await Postgres.open(urlOf());
+    const failure = await database.migrate().catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(StorageError);
+    expect((failure as StorageError).message).toContain(reason);
+    expect((failure as StorageError).message).not.toMatch(/: $/);
+    await database.close();
+  });
+
+  test('a copy from a database that does not answer names the reason', async () => {
+    const store = new DirectoryStore(join(directory, 'objects'));
+    const opened = PostgresInstallation.open('postgres://cfs@127.0.0.1:1/none', store);
+    await expect(opened).rejects.toThrow(new StorageError('The database does not answer'));
   });
 
   test('a connection that the database ends is a 503, and the next statement has another', async () => {
