@@ -28,6 +28,7 @@ interface Compose {
 }
 
 const FILE = 'packaging/container/compose.yaml';
+const HEALTH_PORT = 9101;
 const text = textOf(FILE);
 const compose = plainYaml(text) as Compose;
 const services = Object.entries(compose.services);
@@ -66,7 +67,11 @@ test('every key of compose.yaml is one of the Compose specification that it need
     ).toEqual([]);
     // A version, unless it is built here.
     expect(service.build !== undefined || /:[\w.-]*\d/.test(service.image), service.image).toBe(true);
-    for (const volume of service.volumes ?? []) used.add(volume.split(':')[0] as string);
+    for (const volume of service.volumes ?? []) {
+      const [source] = volume.split(':') as [string];
+      if (source.startsWith('./')) expect(textOf(`packaging/container/${source}`), volume).not.toBe('');
+      else used.add(source);
+    }
   }
   expect([...used].sort()).toEqual(Object.keys(compose.volumes).sort());
 });
@@ -89,7 +94,22 @@ test('both servers have equal options, which cfs serve accepts, and a volume of 
   const given = { AWS_ACCESS_KEY_ID: 'key', AWS_SECRET_ACCESS_KEY: 'secret' };
   expect(Object.keys(first.environment ?? {}).sort()).toEqual([...Object.keys(given), 'PGPASSWORD'].sort());
   expect(s3Credentials(given)).toMatchObject({ accessKeyId: 'key' });
-  expect(compose.services.balancer?.command?.join(' ')).toContain('--to server-1:8080 --to server-2:8080');
+  expect(flags.get('--admin-listen')).toBe(`0.0.0.0:${HEALTH_PORT}`);
+});
+
+test('the balancer knows both servers, asks for their health, and tries the other one if a server does not answer', () => {
+  const { command, volumes, environment } = compose.services.balancer as ComposeService;
+  expect(command).toEqual(['caddy', 'run', '--config', '/etc/caddy/Caddyfile']);
+  expect(volumes).toContain('./Caddyfile:/etc/caddy/Caddyfile:ro');
+  expect(environment).toHaveProperty('CFS_HOST');
+  const lines = textOf('packaging/container/Caddyfile')
+    .split('\n')
+    .map((line) => line.trim());
+  expect(lines).toContain('reverse_proxy server-1:8080 server-2:8080 {');
+  expect(lines).toEqual(
+    expect.arrayContaining(['health_uri /healthz', `health_port ${HEALTH_PORT}`, 'fail_duration 5s']),
+  );
+  expect(lines).toContain('lb_try_duration 10s');
 });
 
 test('no secret stands in compose.yaml, and its head names every variable', () => {
