@@ -129,12 +129,18 @@ export class Intents {
     this.#put(tx, id, remembered);
   }
 
+  /** The PUT of a fill is repeated. The earlier one may still be on its way, and its version is ours, too. */
+  rememberEarlier(tx: Transaction, id: IntentId): void {
+    const record = this.#stored(tx, id);
+    const remembered = record === undefined ? null : this.#asAbandoned(tx, record);
+    if (remembered !== null) this.#put(tx, tx.nextId('intent') as IntentId, remembered);
+  }
+
   /** The content of a fill is sent as a version of its own: another client may have filled the file, or an earlier PUT is still on its way. */
   fillByVersion(tx: Transaction, id: IntentId): void {
     const record = this.#stored(tx, id);
     if (record === undefined) return;
-    const remembered = this.#asAbandoned(tx, record);
-    if (remembered !== null) this.#put(tx, tx.nextId('intent') as IntentId, remembered);
+    this.rememberEarlier(tx, id);
     this.#put(tx, id, { ...record, action: 'new-version', phase: firstPhase('new-version') });
   }
 

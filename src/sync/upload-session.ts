@@ -40,6 +40,7 @@ import type { OnSameBytes } from './unchanged-draft.ts';
  * | the plain PUT delayed, or the file has another length | a version of its own is created: another client may have filled the file |
  * | the plain PUT stored after that | its version is ours, too |
  * | SIGKILL in the plain PUT | the same, and the file is read twice: the data may still be in transit |
+ * | the plain PUT repeated, and an earlier one stored after it | both versions are ours |
  * | a file of the draft's layers was moved meanwhile | the progress is read, the rest is sent from its new place |
  * | parked (refused, too large, damaged, base lost), and the file holds other bytes by now | the upload is abandoned; the new bytes are the next version |
  * | the plain PUT acknowledged, and another client saved over it before a listing | the history has our bytes first: theirs is adopted |
@@ -191,6 +192,7 @@ export class UploadSession {
     if (!this.#isMadeJustNow(ownerOf(this.#deps.store, file)?.remote)) return this.#fillByVersion(upload, signal);
     const body = await this.#body.of(content, { start: 0, end: sizeBytes }, signal);
     const isFirst = phase() === 'begun';
+    if (!isFirst) this.#deps.store.transact((tx) => intents.rememberEarlier(tx, id));
     intents.note(id, 'send');
     let serverTimeMs: number | null;
     try {
