@@ -12,19 +12,25 @@ export class DatabaseProxy {
   readonly #directory = mkdtempSync(join(tmpdir(), 'cfs-pg-proxy-'));
   readonly #server: Server;
   readonly #lines = new Set<Socket>();
+  #target: string;
   #armed: { readonly text: string; readonly loses: 'request' | 'answer' } | null = null;
 
   private constructor(target: string) {
-    this.#server = createServer((client) => this.#carry(client, connect(target)));
+    this.#target = target;
+    this.#server = createServer((client) => this.#carry(client, connect(this.#target)));
   }
 
   /** @param url of a database, reached by a socket */
   static async start(url: string): Promise<{ readonly proxy: DatabaseProxy; readonly url: string }> {
-    const directory = new URL(url.replace('@/', '@x/')).searchParams.get('host') as string;
-    const proxy = new DatabaseProxy(join(directory, SOCKET));
+    const proxy = new DatabaseProxy(socketOf(url));
     proxy.#server.listen(join(proxy.#directory, SOCKET));
     await once(proxy.#server, 'listening');
     return { proxy, url: url.replace(/host=[^&]*/, `host=${encodeURIComponent(proxy.#directory)}`) };
+  }
+
+  /** New connections lead to the database server of this URL, as an address does that moves to a replica. */
+  moveTo(url: string): void {
+    this.#target = socketOf(url);
   }
 
   /** Statements that the database has answered. */
@@ -83,6 +89,10 @@ export class DatabaseProxy {
       else if (chunk.subarray(-READY.byteLength).equals(READY)) end();
     });
   }
+}
+
+function socketOf(url: string): string {
+  return join(new URL(url.replace('@/', '@x/')).searchParams.get('host') as string, SOCKET);
 }
 
 /** ReadyForQuery outside of a transaction: what the statement did is committed. */

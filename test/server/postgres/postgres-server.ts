@@ -56,13 +56,38 @@ export class PostgresServer {
     }
   }
 
+  /** A replica. From then on, each commit waits until the replica has it. */
+  async standby(): Promise<PostgresServer> {
+    const directory = mkdtempSync(join(tmpdir(), 'cfs-pg-'));
+    const standby = new PostgresServer(directory);
+    try {
+      if (USER.uid !== undefined) chownSync(directory, USER.uid, USER.gid);
+      const copy = ['-h', this.#directory, '-U', 'cfs', '-D', join(directory, 'data'), '-R', '-c', 'fast', '--no-sync'];
+      await promisify(execFile)(join(programs() as string, 'pg_basebackup'), copy, { ...USER, cwd: directory });
+      await standby.#start();
+      await this.#run("ALTER SYSTEM SET synchronous_standby_names = '*'", 'SELECT pg_reload_conf()');
+      return standby;
+    } catch (error) {
+      await standby.close();
+      throw error;
+    }
+  }
+
+  /** Makes a replica the server that takes changes. */
+  promote(): Promise<void> {
+    return this.#run('SELECT pg_promote()');
+  }
+
+  /** The URL of a database of the server that this one is a replica of. */
+  replicaOf(url: string): string {
+    return this.#url(new URL(url.replace('@/', '@x/')).pathname.slice(1));
+  }
+
   /** The URL of a new, empty database. */
   async newDatabase(): Promise<string> {
     this.#databases += 1;
     const name = `cfs${this.#databases}`;
-    const postgres = await Postgres.open(this.#url('postgres'), { connectionsMax: 1 });
-    await postgres.rows(`CREATE DATABASE ${name}`);
-    await postgres.close();
+    await this.#run(`CREATE DATABASE ${name}`);
     return this.#url(name);
   }
 
@@ -83,6 +108,12 @@ export class PostgresServer {
   async close(): Promise<void> {
     await this.stop();
     rmSync(this.#directory, { recursive: true, force: true });
+  }
+
+  async #run(...statements: readonly string[]): Promise<void> {
+    const postgres = await Postgres.open(this.#url('postgres'), { connectionsMax: 1 });
+    for (const statement of statements) await postgres.rows(statement);
+    await postgres.close();
   }
 
   #url(database: string): string {
