@@ -86,7 +86,7 @@ function measure({ path, line }, { directory }, env, isLast) {
   results.note(`warm start until a listing answers, ${line}`, 'ms', BARE, bare.ms);
   results.note(`processor time of the start, ${line}`, 'ms', OURS, cpuMs);
   results.note(`processor time of the start, ${line}`, 'ms', BARE, bare.cpuMs);
-  results.note(`… of the launcher alone, ${line}`, 'ms', OURS, start.cpuMs);
+  results.note(`… of what starts it, ${line}`, 'ms', OURS, start.cpuMs);
   const status = timed(`'${bin}cfs' status`);
   results.note(`cfs status, ${line}`, 'ms', OURS, status.ms);
   results.note(`cfs status, ${line}`, 'ms', BARE, bare.ms);

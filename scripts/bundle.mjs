@@ -29,9 +29,12 @@ const written = {
 };
 
 // Each of the two threads of the mounting process is one file.
-for (const name of ['mount/mounting-process', 'mount/mount-worker']) {
-  await bundleInto(`${root}dist/${name}.bundle.cjs`, `${root}src/${name}.ts`);
-  await bundleInto(`${root}dist/${name}.cjs`, `${root}src/mount/compiled-program.ts`);
+for (const [name, input] of [
+  ['mounting-process', 'cli/mounting-main'],
+  ['mount-worker', 'mount/mount-worker'],
+]) {
+  await bundleInto(`${root}dist/mount/${name}.bundle.cjs`, `${root}src/${input}.ts`);
+  await bundleInto(`${root}dist/mount/${name}.cjs`, `${root}src/mount/compiled-program.ts`);
 }
 
 // A command loads its own part of `cfs`.

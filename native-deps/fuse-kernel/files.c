@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <sys/uio.h>
 
 #define MODE_KEEP_SIZE 1  /* FALLOC_FL_KEEP_SIZE */
@@ -54,6 +55,17 @@ static napi_value allocated_bytes(napi_env env, napi_callback_info info) {
   return number_of(env, (double)st.st_blocks * 512.0);
 }
 
+/* duplicate(fd, onto): dup2(2): `onto` becomes another descriptor of the same open file. */
+static napi_value duplicate(napi_env env, napi_callback_info info) {
+  double a[2];
+  int result;
+  if (!numbers(env, info, 2, a)) return number_of(env, -EINVAL);
+  do {
+    result = dup2((int)a[0], (int)a[1]);
+  } while (result < 0 && errno == EINTR);
+  return number_of(env, result < 0 ? -errno : 0);
+}
+
 /* lock(fd, exclusive as 0 or 1): flock(2) without waiting; -EWOULDBLOCK when the lock is held elsewhere. */
 static napi_value lock_file(napi_env env, napi_callback_info info) {
   double a[2];
@@ -87,6 +99,7 @@ bool files_register(napi_env env, napi_value exports) {
   return define_function(env, exports, "punchHole", punch_hole, NULL) &&
          define_function(env, exports, "allocate", allocate_range, NULL) &&
          define_function(env, exports, "allocatedBytes", allocated_bytes, NULL) &&
+         define_function(env, exports, "duplicate", duplicate, NULL) &&
          define_function(env, exports, "lock", lock_file, NULL) &&
          define_function(env, exports, "preadNowait", pread_nowait, NULL);
 }

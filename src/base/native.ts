@@ -142,6 +142,16 @@ export function loadReceiveAwake(): ReceiveAwake | null {
   }
 }
 
+/**
+ * Makes `onto` a descriptor of the open file of `fd`, dup2(2): other threads see the old file or the new one, never none.
+ *
+ * @throws FsError with the errno
+ */
+export function duplicateDescriptor(fd: number, onto: number): void {
+  const addon = loadAddon<{ duplicate(fd: number, onto: number): number }>();
+  checked('redirect an output', addon.duplicate(fd, onto));
+}
+
 /** Returns a result of the addon, or throws its negative errno with the name of the attempted operation. */
 export function checked(what: string, result: number): number {
   if (result >= 0) return result;

@@ -6,8 +6,9 @@ import { runProgram, terminalOutput } from './command-line.ts';
 
 let code = exitCode('ok');
 const { print, warn } = terminalOutput();
-const program = cfsMountProgram({ env: process.env, print, warn }, (ended) => {
-  code = ended;
+const program = cfsMountProgram({ env: process.env, print, warn }, async (deps, flags) => {
+  const { mountCommand } = await import('./launch/mount-command.ts');
+  code = await mountCommand(deps, flags);
 });
 
 void runProgram(program, process.argv, () => code);

@@ -1,10 +1,12 @@
 import type { Command } from 'commander';
 import { versionWithNode } from '../base/program-version.ts';
-import { pathsOf } from '../config/paths.ts';
+import type { Options } from '../config/options.ts';
+import { type Paths, pathsOf } from '../config/paths.ts';
 import { readDashOOptions } from '../mount/dash-o-options.ts';
 import { addRow, newCommand } from './command-line.ts';
 import { CFS_MOUNT } from './command-table.ts';
 import { Invocation } from './invocation.ts';
+import type { MountFlags } from './launch/mount-command.ts';
 import { flagsOfCommandLine, loadedOptions } from './option-flags.ts';
 
 export interface MountContext {
@@ -15,8 +17,14 @@ export interface MountContext {
   readonly program?: string;
 }
 
-/** The commander program of `cfs-mount`. `ended` gets its exit code. */
-export function cfsMountProgram(context: MountContext, ended: (code: number) => void): Command {
+/** Mounts as the parsed command line says. */
+export type Mounting = (
+  deps: MountContext & { readonly paths: Paths; readonly options: Options },
+  flags: MountFlags,
+) => Promise<void>;
+
+/** The commander program of `cfs-mount`, which calls `mount` for a right command line. */
+export function cfsMountProgram(context: MountContext, mount: Mounting): Command {
   const program = newCommand('cfs-mount')
     .version(versionWithNode(), '-V, --version', 'show the version, and that of Node')
     .addHelpText('after', '\nTo unmount: cfs umount <directory>, or fusermount3 -u <directory>.');
@@ -26,15 +34,16 @@ export function cfsMountProgram(context: MountContext, ended: (code: number) => 
     const paths = pathsOf(context.env);
     const words = readDashOOptions(given.texts('-o'));
     const loaded = loadedOptions(program, context.env, paths, words);
-    const { mountCommand } = await import('./launch/mount-command.ts');
-    const flags = {
-      directory,
-      account: given.text('--account') ?? accountOf(source),
-      foreground: given.has('--foreground'),
-      words: words.mount,
-      flags: flagsOfCommandLine(loaded),
-    };
-    ended(await mountCommand({ ...context, paths, options: loaded.options }, flags));
+    await mount(
+      { ...context, paths, options: loaded.options },
+      {
+        directory,
+        account: given.text('--account') ?? accountOf(source),
+        foreground: given.has('--foreground'),
+        words: words.mount,
+        flags: flagsOfCommandLine(loaded),
+      },
+    );
   });
 }
 

@@ -21,7 +21,7 @@ const SECRET_VARIABLES = ['CFS_PASSWORD', 'CFS_PRIVATE_ACCESS_KEY'];
 /** The descriptor on which the mounting process answers. */
 const READY_FD = 3;
 /** Limit for a start, which replays the journal and may wait for a previous owner of the store. */
-const READY_MS_MAX = 60_000;
+export const READY_MS_MAX = 60_000;
 
 /** Descriptors of a running mount from the service manager: it outlived its keeper. */
 export interface StoredMount {
@@ -156,12 +156,7 @@ async function readyOf(
     timer = setTimeout(() => {
       // A keeper kills the mounting process first.
       child.kill(request.options.continuity ? 'SIGTERM' : 'SIGKILL');
-      reject(
-        new UsageError(
-          `the mount did not answer within ${READY_MS_MAX / 1000} s; its log is ${logPlace(request)}`,
-          exitCode('failure'),
-        ),
-      );
+      reject(new UsageError(lateSentence(request), exitCode('failure')));
     }, READY_MS_MAX);
   });
   try {
@@ -176,6 +171,11 @@ async function readyOf(
   } finally {
     clearTimeout(timer);
   }
+}
+
+/** The message of a start that takes longer than `READY_MS_MAX`. */
+export function lateSentence(request: MountRequest): string {
+  return `the mount did not answer within ${READY_MS_MAX / 1000} s; its log is ${logPlace(request)}`;
 }
 
 function logPlace({ logFile }: MountRequest): string {

@@ -1,5 +1,4 @@
 import { closeSync, writeSync } from 'node:fs';
-import { UsageError } from '../base/errors.ts';
 import type { Options } from '../config/options.ts';
 import type { ConnectionStatus } from '../control/status-model.ts';
 import { HANDOVER_LAYOUT } from '../kernel/keeper.ts';
@@ -75,11 +74,10 @@ export function successorEnvironment(
   return { ...env, [READY_VARIABLE]: undefined };
 }
 
-/** @throws UsageError when started by hand: `dist/mount/mounting-process.cjs` is not a command. */
-export function readMountRequest(env: Readonly<Record<string, string | undefined>>): MountRequest {
+/** The request of a launcher; null without one. */
+export function readMountRequest(env: Readonly<Record<string, string | undefined>>): MountRequest | null {
   const text = env[REQUEST_VARIABLE];
-  if (text === undefined) throw new UsageError('this program is started by cfs-mount: run cfs-mount DIR');
-  return JSON.parse(text) as MountRequest;
+  return text === undefined ? null : (JSON.parse(text) as MountRequest);
 }
 
 /**
@@ -87,15 +85,21 @@ export function readMountRequest(env: Readonly<Record<string, string | undefined
  * that is gone does nothing.
  */
 export function answerLauncher(env: Record<string, string | undefined>, answer: MountAnswer): void {
-  const fd = Number(env[READY_VARIABLE] ?? Number.NaN);
-  if (!Number.isInteger(fd)) return;
-  delete env[READY_VARIABLE];
+  const fd = takeAnswerDescriptor(env);
+  if (fd === null) return;
   try {
     writeSync(fd, `${JSON.stringify(answer)}\n`);
     closeSync(fd);
   } catch {
     // EPIPE: the launcher was killed while it waited. The mount continues without it.
   }
+}
+
+/** The descriptor on which the launcher, or `bin/cfs-mount`, waits for the outcome; null without one. No child gets the variable. */
+export function takeAnswerDescriptor(env: Record<string, string | undefined>): number | null {
+  const fd = Number(env[READY_VARIABLE] ?? Number.NaN);
+  delete env[READY_VARIABLE];
+  return Number.isInteger(fd) ? fd : null;
 }
 
 /** @returns null for a line that is not an answer (the process printed something else and died). */

@@ -50,6 +50,8 @@ export interface Mounted extends MountedAt {
 
 /** The life of the mount: the Worker's interface for the main thread, under the name `mount`. */
 export interface MountService {
+  /** Resolves when the Worker has loaded its program. */
+  loaded(): Promise<void>;
   /** For a standby: loads what `mount` needs. */
   load(): Promise<void>;
   /**

@@ -1,6 +1,6 @@
 import { setMaxListeners } from 'node:events';
 import { mkdirSync } from 'node:fs';
-import { parentPort, workerData } from 'node:worker_threads';
+import { parentPort } from 'node:worker_threads';
 import { systemClock } from '../base/clock.ts';
 import { collectGarbage } from '../base/collect-garbage.ts';
 import { FsError, TransportError } from '../base/errors.ts';
@@ -67,6 +67,8 @@ class MountingWorker implements MountService {
     this.#main = this.#port.remote<MainService>('main');
     setInterval(() => void this.#main.alive().catch(() => {}), ALIVE_EVERY_MS).unref();
   }
+
+  async loaded(): Promise<void> {}
 
   async load(): Promise<void> {
     await import('../kernel/linux.ts');
@@ -265,4 +267,7 @@ class MountingWorker implements MountService {
   }
 }
 
-if (parentPort !== null) new MountingWorker(workerData as WorkerStart, parentPort);
+if (parentPort !== null) {
+  const channel = parentPort;
+  channel.once('message', (start: WorkerStart) => new MountingWorker(start, channel));
+}

@@ -4,7 +4,6 @@ import { collectGarbage } from '../base/collect-garbage.ts';
 import { UsageError } from '../base/errors.ts';
 import { createLogger, type Logger } from '../base/log.ts';
 import { Port } from '../base/port.ts';
-import { endProcess } from '../base/process-end.ts';
 import { programVersion } from '../base/program-version.ts';
 import { lowerPriority } from '../base/thread-priority.ts';
 import type { MountEvent } from '../control/event-model.ts';
@@ -32,7 +31,7 @@ import { exitCode } from './exit-codes.ts';
 import { failureOf } from './failure.ts';
 import { afterHandover } from './handover.ts';
 import { MountReport } from './mount-report.ts';
-import { answerLauncher, type MountRequest, readMountRequest } from './mount-request.ts';
+import type { MountAnswer, MountRequest } from './mount-request.ts';
 import type { MainService, MountCommands, MountService, StopOutcome, WorkerStart } from './mount-seam.ts';
 import { QuotaWatch } from './quota-watch.ts';
 import { routeTo, type ServiceRoute } from './service-route.ts';
@@ -41,16 +40,20 @@ import { SignInWatch } from './sign-in-watch.ts';
 import { withProgress } from './sync-progress.ts';
 import type { UpgradeOffer } from './upgrade.ts';
 import { limitV8 } from './v8-limits.ts';
-import { startWorker } from './worker-start.ts';
+import { fileSystemThread } from './worker-start.ts';
 import { WorkerWatch } from './worker-watch.ts';
 
 /**
  * The mounting process, main thread: HTTP, transfers, the control socket and the signals. The Worker (`mount-worker`) answers the
  * kernel and is the only writer of the store. Started by `cfs-mount`, never by hand.
+ *
+ * @param answer gets the outcome of the start, once
  */
-
-export async function mountMain(env: Record<string, string | undefined>): Promise<number> {
-  const request = readMountRequest(env);
+export async function mountMain(
+  env: Readonly<Record<string, string | undefined>>,
+  request: MountRequest,
+  answer: (outcome: MountAnswer) => void,
+): Promise<number> {
   // The reader of the events may end (EPIPE), and the disk of the output may be full. The mount continues.
   for (const stream of [process.stdout, process.stderr]) stream.on('error', () => {});
   const log = createLogger({ level: request.options.logLevel, file: request.logFile });
@@ -64,12 +67,12 @@ export async function mountMain(env: Record<string, string | undefined>): Promis
     if (place !== null && keeper === null) return exitCode('ok'); // the mount has ended without this standby
     await mounting.start(keeper);
     const { connection } = mounting;
-    answerLauncher(env, { ready: true, directory: request.directory, pid: process.pid, connection });
+    answer({ ready: true, directory: request.directory, pid: process.pid, connection });
     return await mounting.ended;
   } catch (error) {
     log.error({ err: error }, 'mount failed');
     const failure = failureOf(error);
-    answerLauncher(env, { ready: false, error: failure.sentence, exitCode: failure.exitCode });
+    answer({ ready: false, error: failure.sentence, exitCode: failure.exitCode });
     return failure.exitCode;
   }
 }
@@ -182,7 +185,8 @@ class MountingProcess {
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     };
-    const worker = startWorker(start);
+    const worker = fileSystemThread;
+    worker.postMessage(start);
     // Programs wait for the Worker, the service waits for this thread: decoding a listing must not delay a stat(2). The Worker's
     // thread exists already and keeps its priority.
     lowerPriority();
@@ -284,12 +288,16 @@ class MountingProcess {
     this.#signIns.once(); // a standby may have waited for days
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
-    const { hasRoot } = await afterHandover(deps, () => this.#mount.open(keeper));
+    await this.#mount.loaded();
     limitV8(); // both threads have loaded their modules
-    this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
     const isContinued = keeper !== null && keeper.generation > 0;
+    // One request for the folder and the quota. It is under way while the store is opened.
+    const asking = isContinued ? null : this.#user();
+    asking?.catch(() => {});
+    const { hasRoot } = await afterHandover(deps, () => this.#mount.open(keeper));
+    this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
     if (isContinued) await this.#serve(keeper); // programs wait for it
-    const user = this.#user(); // one request for the folder and the quota
+    const user = asking ?? this.#user();
     user.catch(() => {});
     if (!hasRoot) {
       const signal = AbortSignal.timeout(30_000);
@@ -437,5 +445,3 @@ class MountingProcess {
 
 /** Longest delay of the first message of a mount, so that it can say whether the service is reachable: longer than three refused retries. */
 const FIRST_ANSWER_MS_MAX = 3_000;
-
-void mountMain(process.env).then(endProcess);

@@ -1,6 +1,5 @@
 import { fileURLToPath } from 'node:url';
 import { Worker } from 'node:worker_threads';
-import type { WorkerStart } from './mount-seam.ts';
 
 /**
  * Most objects of the Worker are garbage by the next turn. Nurseries of 4 MiB fit into a processor's caches. Collecting them costs less
@@ -8,10 +7,10 @@ import type { WorkerStart } from './mount-seam.ts';
  */
 const WORKER_YOUNG_MIB = 12;
 
-/** Starts the thread that answers the kernel. */
-export function startWorker(start: WorkerStart): Worker {
-  return new Worker(fileURLToPath(new URL('./mount-worker.cjs', import.meta.url)), {
-    workerData: start,
-    resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },
-  });
-}
+/**
+ * The thread that answers the kernel. It starts as the first module of the mounting process, and loads its program while the main thread
+ * loads its own. It waits for a `WorkerStart`.
+ */
+export const fileSystemThread = new Worker(fileURLToPath(new URL('./mount-worker.cjs', import.meta.url)), {
+  resourceLimits: { maxYoungGenerationSizeMb: WORKER_YOUNG_MIB },
+});

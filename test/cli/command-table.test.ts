@@ -61,5 +61,5 @@ test('the version of both programs includes that of Node, which a package may br
   const shown = /^\d+\.\d+\.\d+\S* \(Node \d+\.\d+\.\d+\)$/;
 
   expect(cfsProgram(context, () => {}).version()).toMatch(shown);
-  expect(cfsMountProgram({ env: {}, print: () => {}, warn: () => {} }, () => {}).version()).toMatch(shown);
+  expect(cfsMountProgram({ env: {}, print: () => {}, warn: () => {} }, async () => {}).version()).toMatch(shown);
 });

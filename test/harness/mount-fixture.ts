@@ -10,6 +10,7 @@ import { cfsMountProgram } from '../../src/cli/cfs-mount-program.ts';
 import type { CommandOutput } from '../../src/cli/command-output.ts';
 import { syncCommand } from '../../src/cli/commands/sync.ts';
 import { umountCommand } from '../../src/cli/commands/umount.ts';
+import { mountCommand } from '../../src/cli/launch/mount-command.ts';
 import { type Paths, pathsOf } from '../../src/config/paths.ts';
 import type { Status } from '../../src/control/status-model.ts';
 import { accountFileOf, writeAccountFile } from '../../src/mount/account-file.ts';
@@ -158,8 +159,9 @@ export class MountFixture implements Ground {
       ...(SANITIZER !== undefined && { LD_PRELOAD: SANITIZER }),
     };
     let code = 1;
-    const program = cfsMountProgram({ env, print: () => {}, warn: () => {}, program: MOUNT }, (ended) => {
-      code = ended;
+    const context = { env, print: () => {}, warn: () => {}, program: MOUNT };
+    const program = cfsMountProgram(context, async (deps, given) => {
+      code = await mountCommand(deps, given);
     });
     await program.parseAsync([this.directory, ...flags], { from: 'user' });
     if (code !== 0) throw new Error(`cfs-mount ended with ${code}`);

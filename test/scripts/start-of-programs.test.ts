@@ -4,6 +4,7 @@ import {
   copyFileSync,
   mkdirSync,
   mkdtempSync,
+  readFileSync,
   realpathSync,
   rmSync,
   symlinkSync,
@@ -12,9 +13,10 @@ import {
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { MOUNT_FLAGS } from '../../src/mount/launch.ts';
 import { PROJECT, textOf } from '../imports.ts';
 
-/** How bin/cfs-mount finds Node. A script that prints its arguments stands for Node. */
+/** How bin/cfs-mount finds Node, and waits for it. A script stands for Node. */
 
 let directory: string;
 
@@ -68,6 +70,89 @@ test('without any Node it says what to do, and ends with 127', () => {
   expect(status).toBe(127);
   expect(stderr).toMatch(/^cfs-mount: Node is not found, .*: install Node 20 or later, or link it: ln -s .*\n$/);
 });
+
+test('a mount in the background is one process, and the shell waits for its answer', () => {
+  answering('log /state/mount.log', '0 17 mounted ann@example.com at /home/ann/Cloud');
+
+  const { status, stdout, stderr } = mounting(['--read-only', 'Cloud'], {
+    CFS_PASSWORD: 'secret',
+    CFS_PRIVATE_ACCESS_KEY: 'secret',
+    CFS_MOUNT_REQUEST: '{}',
+  });
+
+  expect([status, stdout, stderr]).toEqual([0, 'mounted ann@example.com at /home/ann/Cloud\n', '']);
+  const [words = '', ...variables] = said();
+  const program = `${at('lib/cfs-mount/bin')}/../dist/mount/mounting-process.cjs`;
+  expect(words).toBe(['', ...MOUNT_FLAGS, program, '--read-only', 'Cloud'].join(' '));
+  expect(variables).toEqual(['secrets:', 'threads: 16']);
+});
+
+test('a failed start is printed with its exit code', () => {
+  answering('log /state/mount.log', '7 17 cfs-mount: the service\ncfs-mount: is away');
+
+  const { status, stdout, stderr } = mounting(['Cloud']);
+
+  expect([status, stdout, stderr]).toEqual([7, '', 'cfs-mount: the service\ncfs-mount: is away\n']);
+});
+
+test('the death of the mounting process is reported with the place of its log', () => {
+  answering('log /state/mount.log');
+
+  const { status, stderr } = mounting(['Cloud']);
+
+  expect([status, stderr]).toEqual([
+    1,
+    'cfs-mount: the mount process ended immediately; its log is /state/mount.log\n',
+  ]);
+});
+
+test.each([
+  ['asks for it', ['launch']],
+  ['ends without an answer', []],
+])('the launcher runs if the mounting process %s', (_what, lines) => {
+  answering(...lines);
+
+  expect(mounting(['a b', 'Cloud']).stdout).toMatch(/cfs-mount\.cjs a b Cloud\n$/);
+});
+
+test.each([
+  [['-f', 'Cloud'], {}],
+  [['Cloud', '--foreground'], {}],
+  [['--continuity', 'Cloud'], {}],
+  [['Cloud'], { NOTIFY_SOCKET: '/run/notify' }],
+  [['Cloud'], { LISTEN_PID: '17' }],
+])('the launcher runs at once for %j with %j', (args, env) => {
+  answering('log /state/mount.log', '0 17 mounted');
+
+  expect(mounting(args, env).stdout).toMatch(/\/dist\/cli\/cfs-mount\.cjs /);
+});
+
+/** Node answers with these lines as the mounting process; otherwise it prints its arguments. */
+function answering(...lines: readonly string[]): void {
+  place('lib/cfs-mount/bin/node');
+  const answer = lines.length === 0 ? ':' : `printf '%s\\n' ${lines.map((line) => `'${line}'`).join(' ')} >&3`;
+  writeFileSync(
+    at('lib/cfs-mount/bin/node'),
+    `#!/bin/sh
+case "$*" in *mounting-process.cjs*)
+  { echo " $*"; echo "secrets:$CFS_PASSWORD$CFS_PRIVATE_ACCESS_KEY$CFS_MOUNT_REQUEST"; echo "threads: $UV_THREADPOOL_SIZE"; } > '${at('said')}'
+  ${answer}
+  exit ;;
+esac
+echo "$*"
+`,
+  );
+  chmodSync(at('lib/cfs-mount/bin/node'), 0o755);
+}
+
+function said(): readonly string[] {
+  return readFileSync(at('said'), 'utf8').trimEnd().split('\n');
+}
+
+function mounting(args: readonly string[], env: Readonly<Record<string, string>> = {}) {
+  const PATH = process.env.PATH;
+  return spawnSync(at('lib/cfs-mount/bin/cfs-mount'), args, { encoding: 'utf8', env: { PATH, ...env } });
+}
 
 function at(path: string): string {
   return join(directory, path);

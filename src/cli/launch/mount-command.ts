@@ -4,9 +4,7 @@ import { programVersion } from '../../base/program-version.ts';
 import type { Options } from '../../config/options.ts';
 import type { Paths } from '../../config/paths.ts';
 import { formatDuration } from '../../config/units.ts';
-import { unknownVariables } from '../../config/variables.ts';
 import { callControl } from '../../control/client.ts';
-import { isMtabReadable, MTAB_CURE } from '../../kernel/fusermount.ts';
 import { chooseAccount } from '../../mount/account-file.ts';
 import type { DashOOptions } from '../../mount/dash-o-options.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
@@ -17,6 +15,7 @@ import { mountRequest, prepareMount, runningMount } from '../../mount/mount-prep
 import { haveSameLayouts, LAYOUTS } from '../../mount/mount-request.ts';
 import { accountStates } from '../../mount/running-mounts.ts';
 import { expectLayouts, upgradeMount } from '../../mount/upgrade.ts';
+import { warningsFor } from './mount-warnings.ts';
 import { ServiceManager } from './service-manager.ts';
 import { SignalRelay } from './signal-relay.ts';
 
@@ -103,14 +102,6 @@ async function upgradeIfRunning(
     ...{ version, request, program: mountingProcess(program) },
   });
   return `upgraded ${visible(directory)} from version ${from} to ${version}; programs waited ${formatDuration(now?.lastPauseMs ?? 0)}`;
-}
-
-/** Warnings that do not prevent the mount. */
-function warningsFor(env: Readonly<Record<string, string | undefined>>): readonly string[] {
-  const warnings = [...unknownVariables(env)];
-  if (process.geteuid?.() !== 0 && !isMtabReadable())
-    warnings.push(`/etc/mtab is missing, so only root can unmount this mount; as root: ${MTAB_CURE}`);
-  return warnings;
 }
 
 /** Whether standard error is a stream of the journal, as systemd.exec(5) has it: its device and inode are named. */
