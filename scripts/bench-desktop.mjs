@@ -1,15 +1,17 @@
-// What the extension of Nautilus (desktop/) adds to the slowest replies of the main loop: a search, the folder above and back, over 2,000 files, with
-// 50 questions in a second. Nautilus runs without and with the extension in turn, on a screen without a graphics card. The gate is in processor
-// time of the main loop, so that other work of the machine does not count. Needs root and the packages of `system-packages.mjs desktop`.
-// `--quick`: one round over 200 files.
+// What the extension of Nautilus (desktop/) adds to the longest turns of the main loop: a search, the folder above and back, over 2,000 files.
+// Nautilus runs without and with the extension in turn, on a screen without a graphics card. The gate is in processor time of the turns, measured
+// within Nautilus, so that other work of the machine does not count. Replies over the session bus, 50 questions in a second, are for information:
+// other programs have their part in them, and a question that is under way during several turns waits for all of them.
+// Needs root and the packages of `system-packages.mjs desktop`. `--quick`: one round over 200 files.
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { median, OURS, Results } from './measure/results.mjs';
 
 const quick = process.argv.includes('--quick');
-const ROUNDS = quick ? 1 : 3;
+const ROUNDS = quick ? 1 : 2;
 const WALKS = quick ? 2 : 5;
 const ADDED_MS_MAX = 50;
+const EVERY_MS = 20;
 const PEER = 'Nautilus alone';
 const TEST = 'test/desktop/main-loop.mount.test.ts';
 
@@ -24,25 +26,42 @@ const run = spawnSync(process.execPath, words, {
     ...{ CFS_LOOP_FILES: quick ? '200' : '2000', CFS_LOOP_ROUNDS: `${ROUNDS}`, CFS_LOOP_WALKS: `${WALKS}` },
   },
 });
-/** Replies during each walk, in ms. @type {{ name: string, ms: number[], processorMs: number[] }[]} */
+/** Replies and turns during each walk, in ms. @type {{ name: string, ms: number[], turns: number[] }[]} */
 const walks = [...run.stdout.matchAll(/figures: (\{.*\})$/gm)].map(([, json = '']) => JSON.parse(json));
 if (run.status !== 0 || walks.length !== 2 * ROUNDS * WALKS) throw new Error(`${TEST}\n${run.stdout}${run.stderr}`);
 
 const results = new Results('desktop', { rounds: ROUNDS * WALKS, quick });
-const P99 = 'reply of the main loop, p99 of a walk';
+const TURN = 'wait for a turn of the main loop, p99 of a walk, processor time';
 /** @type {Record<string, number[]>} */
-const worked = { with: [], without: [] };
-for (const { name, ms, processorMs } of walks) {
-  const p99 = percentile(processorMs, 0.99);
-  worked[name].push(p99);
+const p99 = { with: [], without: [] };
+for (const { name, ms, turns } of walks) {
   const peer = name === 'with' ? OURS : PEER;
-  results.note('reply of the main loop, median', 'ms', peer, percentile(ms, 0.5));
-  results.note(P99, 'ms', peer, percentile(ms, 0.99));
-  results.note(`${P99}, processor time`, 'ms', peer, p99);
+  const waited = percentile(waits(turns, ms.length), 0.99);
+  p99[name].push(waited);
+  results.note(TURN, 'ms', peer, waited);
+  results.note('longest turn of a walk, processor time', 'ms', peer, Math.max(...turns));
+  results.note('all turns of a walk, processor time', 'ms', peer, sum(turns));
+  results.note('reply over the session bus, median', 'ms', peer, percentile(ms, 0.5));
+  results.note('reply over the session bus, p99 of a walk', 'ms', peer, percentile(ms, 0.99));
 }
-results.note('… more than alone', 'ms', OURS, Math.max(0, median(worked.with) - median(worked.without)));
-results.gate('… more than alone', 'at most', ADDED_MS_MAX);
+const ADDED = 'p99 of the wait, more than alone';
+results.note(ADDED, 'ms', OURS, Math.max(0, median(p99.with) - median(p99.without)));
+results.gate(ADDED, 'at most', ADDED_MS_MAX);
 process.exitCode = results.finish();
+
+/** What `count` questions, one in 20 ms, wait for turns that have begun. @param {number[]} turns @param {number} count */
+function waits(turns, count) {
+  const waited = turns.flatMap((turn) =>
+    Array.from({ length: Math.ceil(turn / EVERY_MS) }, (_, nth) => turn - nth * EVERY_MS),
+  );
+  const idle = Math.max(0, count - waited.length);
+  return [...waited.toSorted((one, other) => other - one).slice(0, count), ...Array(idle).fill(0)];
+}
+
+/** @param {number[]} values */
+function sum(values) {
+  return values.reduce((one, other) => one + other, 0);
+}
 
 /** @param {number[]} values @param {number} share */
 function percentile(values, share) {

@@ -16,8 +16,6 @@ export function missingForPings(): string | null {
 export interface Replies {
   /** Times in ms. */
   readonly ms: readonly number[];
-  /** Processor time of the main loop until each, in ms. */
-  readonly processorMs: readonly number[];
   /** Questions without a reply: Nautilus does not run. */
   readonly failed: number;
 }

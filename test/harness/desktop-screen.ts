@@ -26,6 +26,7 @@ export class DesktopScreen {
   /** The file managers of the windows. */
   readonly #managers: ChildProcess[] = [];
   #extensions: string | null = null;
+  #managerEnv: Readonly<Record<string, string>> = {};
 
   private constructor(home: string, env: Readonly<Record<string, string | undefined>>, children: ChildProcess[]) {
     this.home = home;
@@ -39,6 +40,11 @@ export class DesktopScreen {
    */
   withExtensions(folder: string): void {
     this.#extensions = folder;
+  }
+
+  /** The file manager has this in its environment from now on. */
+  withManagerEnv(env: Readonly<Record<string, string>>): void {
+    this.#managerEnv = env;
   }
 
   static async start(): Promise<DesktopScreen> {
@@ -84,7 +90,7 @@ export class DesktopScreen {
     const child = spawn(program, args, {
       stdio: 'ignore',
       cwd: '/',
-      env: { ...process.env, ...this.env },
+      env: { ...process.env, ...this.env, ...this.#managerEnv },
     });
     this.#children.unshift(child);
     this.#managers.push(child);
