@@ -1,12 +1,7 @@
+import type { Ablation } from '../harness/ablation.ts';
+
 /** One safeguard of `--continuity`, and the test that fails without it. */
-export interface Ablation {
-  /** What is switched off. */
-  readonly safeguard: string;
-  readonly file: string;
-  /** Exactly once in the file. */
-  readonly from: string;
-  readonly to: string;
-  readonly test: string;
+export interface ContinuityAblation extends Ablation {
   /** A part of the names of the tests that fail; default: any test of the file. */
   readonly names?: string;
 }
@@ -23,7 +18,7 @@ const STANDBY = 'test/crash/standby.mount.test.ts';
 const STORE = 'test/crash/descriptor-store.mount.test.ts';
 
 /** Those that need no mount first. */
-export const ABLATIONS: readonly Ablation[] = [
+export const ABLATIONS: readonly ContinuityAblation[] = [
   {
     ...{ safeguard: 'a recorded change counts only with its journal record', ...STATE },
     ...{
