@@ -31,7 +31,7 @@ typedef struct {
 typedef struct {
   Sidebar *sidebar;
   char *directory;
-  CloudProvidersAccountExporter *account;
+  CloudProvidersAccountExporter *account; /* NULL while an unmount runs */
   GSimpleActionGroup *actions;
   GMenu *menu;
   gint64 pending;
@@ -40,6 +40,7 @@ typedef struct {
   gboolean is_paused;
   gboolean is_offline;
   gboolean is_signed_out;
+  gboolean is_draining; /* an unmount has begun: the folder is no mount any more, or will be none soon */
 } Entry;
 
 /* ---- actions ---- */
@@ -90,7 +91,45 @@ static char *counted(gint64 count, const char *one, const char *many) {
   return count == 1 ? g_strdup_printf("1 %s", one) : g_strdup_printf("%" G_GINT64_FORMAT " %s", count, many);
 }
 
+/* Its menu and its actions stay on the bus as long as the account exists, and the list of accounts gives up its own reference only. */
+static void remove_account(Sidebar *sidebar, CloudProvidersAccountExporter **account) {
+  if (*account == NULL) return;
+  cloud_providers_provider_exporter_remove_account(sidebar->provider, *account);
+  g_clear_object(account);
+}
+
+/*
+ * A file manager reads the path and the icon of an account when the list of accounts changes, and an account is in the list before it has
+ * them (the constructor exports it). So the list changes once more.
+ */
+static gboolean on_refresh(gpointer data) {
+  Sidebar *sidebar = data;
+  sidebar->refreshing = 0;
+  CloudProvidersAccountExporter *other = cloud_providers_account_exporter_new(sidebar->provider, "refresh");
+  remove_account(sidebar, &other);
+  return G_SOURCE_REMOVE;
+}
+
+static void add_account(Entry *entry) {
+  Sidebar *sidebar = entry->sidebar;
+  g_autofree char *element = g_strdup_printf("mount%u", ++sidebar->number);
+  entry->account = cloud_providers_account_exporter_new(sidebar->provider, element);
+  g_autofree char *name = g_path_get_basename(entry->directory);
+  g_autoptr(GIcon) icon = g_themed_icon_new("folder-remote-symbolic");
+  cloud_providers_account_exporter_set_name(entry->account, name);
+  cloud_providers_account_exporter_set_path(entry->account, entry->directory);
+  cloud_providers_account_exporter_set_icon(entry->account, icon);
+  cloud_providers_account_exporter_set_action_group(entry->account, G_ACTION_GROUP(entry->actions));
+  cloud_providers_account_exporter_set_menu_model(entry->account, G_MENU_MODEL(entry->menu));
+  if (sidebar->refreshing == 0) sidebar->refreshing = g_timeout_add(REFRESH_MS, on_refresh, sidebar);
+}
+
 static void show(Entry *entry) {
+  if (entry->is_draining) {
+    remove_account(entry->sidebar, &entry->account);
+    return;
+  }
+  if (entry->account == NULL) add_account(entry);
   g_autofree char *waiting = counted(entry->pending, "change waits", "changes wait");
   g_autofree char *details = NULL;
   CloudProvidersAccountStatus status = CLOUD_PROVIDERS_ACCOUNT_STATUS_IDLE;
@@ -117,43 +156,21 @@ static void show(Entry *entry) {
 
 static void free_entry(gpointer data) {
   Entry *entry = data;
-  cloud_providers_provider_exporter_remove_account(entry->sidebar->provider, entry->account);
+  remove_account(entry->sidebar, &entry->account);
   g_object_unref(entry->actions);
   g_object_unref(entry->menu);
   g_free(entry->directory);
   g_free(entry);
 }
 
-/*
- * A file manager reads the path and the icon of an account when the list of accounts changes, and an account is in the list before it has
- * them (the constructor exports it). So the list changes once more.
- */
-static gboolean on_refresh(gpointer data) {
-  Sidebar *sidebar = data;
-  sidebar->refreshing = 0;
-  CloudProvidersAccountExporter *other = cloud_providers_account_exporter_new(sidebar->provider, "refresh");
-  cloud_providers_provider_exporter_remove_account(sidebar->provider, other);
-  return G_SOURCE_REMOVE;
-}
-
 static Entry *new_entry(Sidebar *sidebar, const char *socket, const char *directory) {
   Entry *entry = g_new0(Entry, 1);
   entry->sidebar = sidebar;
   entry->directory = g_strdup(directory);
-  g_autofree char *element = g_strdup_printf("mount%u", ++sidebar->number);
-  entry->account = cloud_providers_account_exporter_new(sidebar->provider, element);
   entry->actions = g_simple_action_group_new();
   g_action_map_add_action_entries(G_ACTION_MAP(entry->actions), ACTIONS, G_N_ELEMENTS(ACTIONS), entry);
   entry->menu = g_menu_new();
-  g_autofree char *name = g_path_get_basename(directory);
-  g_autoptr(GIcon) icon = g_themed_icon_new("folder-remote-symbolic");
-  cloud_providers_account_exporter_set_name(entry->account, name);
-  cloud_providers_account_exporter_set_path(entry->account, directory);
-  cloud_providers_account_exporter_set_icon(entry->account, icon);
-  cloud_providers_account_exporter_set_action_group(entry->account, G_ACTION_GROUP(entry->actions));
-  cloud_providers_account_exporter_set_menu_model(entry->account, G_MENU_MODEL(entry->menu));
   g_hash_table_insert(sidebar->entries, g_strdup(socket), entry);
-  if (sidebar->refreshing == 0) sidebar->refreshing = g_timeout_add(REFRESH_MS, on_refresh, sidebar);
   return entry;
 }
 
@@ -173,6 +190,8 @@ static void read_status(Entry *entry, JsonObject *changed) {
     entry->is_offline = g_strcmp0(state, "offline") == 0;
     entry->is_signed_out = g_strcmp0(state, "sign-in-needed") == 0;
   }
+  const char *phase = json_object_get_string_member_with_default(changed, "phase", NULL);
+  if (phase != NULL) entry->is_draining = g_strcmp0(phase, "draining") == 0;
   if (json_object_has_member(changed, "paused")) entry->is_paused = !json_object_get_null_member(changed, "paused");
   entry->parked = length_of(changed, "parked", entry->parked);
   entry->held = length_of(changed, "held", entry->held);

@@ -40,6 +40,7 @@ function missingTypelib(): string | null {
 let built: string;
 let mount: MountFixture;
 let bus: ChildProcess;
+let address: string;
 let client: ChildProcess;
 let shown: readonly Shown[] = [];
 
@@ -66,7 +67,7 @@ beforeEach(async () => {
     stdio: ['ignore', 'pipe', 'ignore'],
     env,
   });
-  const address = await firstLine(bus);
+  address = await firstLine(bus);
   client = spawn(PYTHON, [CLIENT], {
     stdio: ['pipe', 'pipe', 'inherit'],
     env: { ...env, DBUS_SESSION_BUS_ADDRESS: address },
@@ -140,3 +141,44 @@ testUnless(MISSING)(
     await expect.poll(() => shown[0]?.listed, { timeout: 30_000, interval: 20 }).toBe(mount.directory);
   },
 );
+
+/** What the session bus answers for the actions of the first entry, which a menu that is still open calls. */
+async function actionsOfFirst(): Promise<string> {
+  const argv = [
+    'gdbus',
+    'call',
+    '--session',
+    '--dest',
+    'cfs.mount.Sidebar',
+    '--object-path',
+    '/cfs/mount/Sidebar/mount1',
+  ];
+  const options = { env: { DBUS_SESSION_BUS_ADDRESS: address }, anyExitCode: true };
+  const { stdout, stderr } = await runCommand([...argv, '--method', 'org.gtk.Actions.List'], options);
+  return stdout + stderr;
+}
+
+/** [S-desktop-9] */
+testUnless(MISSING)('an entry that is gone takes its actions along', async () => {
+  onTestFailed(mount.printLogs);
+  await entry('Up to date');
+  expect(await actionsOfFirst()).toContain('retry');
+  await mount.unmount();
+  await expect.poll(() => shown, { timeout: 30_000, interval: 20 }).toEqual([]);
+  await expect.poll(actionsOfFirst, { timeout: 30_000 }).toContain('does not exist');
+});
+
+/** [S-desktop-9] */
+testUnless(MISSING)('the entry is gone while changes are still sent after an unmount', async () => {
+  onTestFailed(mount.printLogs);
+  await entry('Up to date');
+  await mount.cfs(['limit', '--up', '20KiB']);
+  await mount.run('head -c 400000 /dev/urandom > c');
+  await entry('1 change is sent');
+  const ended = mount.unmount();
+  await expect.poll(() => shown, { timeout: 30_000, interval: 20 }).toEqual([]);
+  const { accounts } = JSON.parse((await mount.cfs(['status', '--json'])).stdout);
+  await mount.cfs(['limit', '--up', 'off']);
+  await ended;
+  expect(accounts[0].status).toMatchObject({ phase: 'draining', pending: { count: 1 } });
+});
