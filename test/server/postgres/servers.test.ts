@@ -214,6 +214,35 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
     expect(objects()).toBe(before);
   });
 
+  test('of senders of one version at the same time, one is accepted', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const file = await newFile();
+      const version = await newVersion(file);
+      const contents = Array.from({ length: 6 }, () => bytes(2 * PART_BYTES + 5));
+      const answers = await Promise.all(contents.map((data) => put(next(), version, data, 0)));
+      const accepted = answers.flatMap(({ status }, nth) => (status === 200 ? [nth] : []));
+      expect(accepted).toHaveLength(1);
+      // Of a completed version, and of one that another sender has.
+      expect(answers.map(({ status }) => status).filter((status) => ![200, 403, 416].includes(status))).toEqual([]);
+      const kept = contents[accepted[0] as number] as Buffer;
+      expect((await next().get(`${file}/data`)).bytes.equals(kept)).toBe(true);
+    }
+  });
+
+  test.each([4 * 1024, 2 * PART_BYTES])(
+    '64 saves of %d bytes at the same time never exceed the quota',
+    async (size) => {
+      const files = await Promise.all(Array.from({ length: 64 }, newFile));
+      const { administration } = servers[0] as ReferenceServer;
+      await administration.setQuota(user.email, 10 * size + 100);
+      const data = bytes(size);
+      const answers = await Promise.all(files.map((file) => next().send('PUT', `${file}/data`, { body: data })));
+      const statuses = answers.map(({ status }) => status);
+      expect(statuses.filter((status) => status === 204)).toHaveLength(10);
+      expect(statuses.filter((status) => status === 413)).toHaveLength(54);
+    },
+  );
+
   test('wrong sign-ins count at all servers together', async () => {
     const statuses: number[] = [];
     const body =
