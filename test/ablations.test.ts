@@ -35,10 +35,10 @@ const ABLATIONS: readonly (Ablation & { readonly fails: readonly string[] })[] =
   {
     safeguard: 'a place that is read again from the service is cached on the disk',
     file: 'src/content/half-blocks.ts',
-    from: ' || this.#hasLeft(id, whole.start, start)',
+    from: ' || this.#seen.has(keyOf(id, start))',
     to: '',
     test: 'test/content/half-blocks.test.ts',
-    fails: ['a block whose half has left the memory is fetched whole, and then is in the cache'],
+    fails: ['a half that has left the memory comes with its whole block, which then is in the cache'],
   },
   {
     safeguard: 'halves are not fetched from a service that ignores ranges',

@@ -6,22 +6,22 @@ import { type Fetches, WHOLE_BYTES_MAX } from './fetches.ts';
 
 const HALF_BYTES = BLOCK_BYTES / 2;
 /** Limit of halves in memory: enough for a reader that returns to a place soon. */
-const MEMORY_BYTES_MAX = 4 * 1024 * 1024;
-/** Limit of remembered blocks of which a half was fetched. */
-const BLOCKS_MAX = 16_384;
+const MEMORY_BYTES_MAX = 8 * 1024 * 1024;
+/** Limit of halves that are known to have been fetched. */
+const SEEN_MAX = 16_384;
 
 /**
  * Halves of blocks, for short reads that no read-ahead expects (ADR 29). The cache has whole blocks only, so a half stays in memory. Once both
- * halves are known, the block goes into the cache. A block whose half has left the memory is fetched whole: a place that is read
- * repeatedly is cached from then on.
+ * halves are known, the block goes into the cache. A half that has left the memory is not fetched again, but its whole block: a place that
+ * is read repeatedly is cached from then on.
  */
 export class HalfBlocks {
   readonly #contents: Contents;
   readonly #fetches: Pick<Fetches, 'isBringing' | 'inMemory' | 'expect'>;
   /** By content and offset. */
   readonly #halves = new LRUCache<string, Uint8Array>({ max: MEMORY_BYTES_MAX / HALF_BYTES });
-  /** By content and offset of the block. */
-  readonly #halved = new LRUCache<string, true>({ max: BLOCKS_MAX });
+  /** By content and offset: fetched before, whether or not they are still in memory. */
+  readonly #seen = new LRUCache<string, true>({ max: SEEN_MAX });
   readonly #underWay = new Map<string, Promise<Uint8Array | null>>();
 
   constructor(deps: {
@@ -53,14 +53,8 @@ export class HalfBlocks {
     const later = (half: Promise<Uint8Array | null>) => half.then((bytes) => bytes && within(bytes));
     if (bytes !== null) return bytes instanceof Promise ? later(bytes) : within(bytes);
     const whole = { start: block * BLOCK_BYTES, end: block * BLOCK_BYTES + blockLength(block, sizeBytes) };
-    if (this.#fetches.isBringing(id, whole) || this.#hasLeft(id, whole.start, start)) return null;
+    if (this.#fetches.isBringing(id, whole) || this.#seen.has(keyOf(id, start))) return null;
     return later(this.#fetch(id, half, whole));
-  }
-
-  /** Whether the half that was fetched of the block is no longer in memory. */
-  #hasLeft(id: ContentId, blockStart: number, wanted: number): boolean {
-    const other = keyOf(id, wanted === blockStart ? blockStart + HALF_BYTES : blockStart);
-    return this.#halved.has(keyOf(id, blockStart)) && !this.#halves.has(other) && !this.#underWay.has(other);
   }
 
   #fetch(id: ContentId, half: Extent, whole: Extent): Promise<Uint8Array | null> {
@@ -71,7 +65,7 @@ export class HalfBlocks {
       (arrived) => {
         if (arrived === null) return;
         this.#halves.set(key, arrived);
-        this.#halved.set(keyOf(id, whole.start), true);
+        this.#seen.set(key, true);
         this.#join(id, whole);
       },
       () => {}, // the readers get the error
