@@ -193,7 +193,7 @@ describe('a fetch', () => {
     expect((await readFile(path)).equals(BYTES)).toBe(true);
   });
 
-  test('a fetch into memory that gets far more than requested keeps the requested bytes', async () => {
+  test('a fetch into memory that gets far more than requested keeps the requested bytes, and reports it', async () => {
     const size = 64 * 1024 * 1024;
     const head = `HTTP/1.1 200 OK\r\nContent-Length: ${size}\r\n\r\n`;
     server.steps = [raw(Buffer.concat([Buffer.from(head), Buffer.alloc(1024 * 1024, 'x')]), 'stay')];
@@ -207,7 +207,8 @@ describe('a fetch', () => {
       signal,
     );
 
-    expect(fetched).toEqual({ extent: { start: 9, end: 12 }, bytes: Uint8Array.from(Buffer.from('xxx')) });
+    const bytes = Uint8Array.from(Buffer.from('xxx'));
+    expect(fetched).toEqual({ extent: { start: 9, end: 12 }, bytes, isLonger: true });
   });
 
   test('a fetch into a file that cannot be opened is a StorageError, and sends no request', async () => {
