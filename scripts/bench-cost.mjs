@@ -117,16 +117,13 @@ function measure({ path, line }, { directory }, env, isLast) {
 
 /** Wall time, and the processor time of all processes that were waited for. @param {NodeJS.ProcessEnv} env @param {string} command */
 function timedIn(env, command) {
-  const begun = performance.now();
-  const done = spawnSync('bash', ['-c', `{ ${command}; } && times`], { env, encoding: 'utf8', timeout: 60_000 });
-  const ms = performance.now() - begun;
-  if (done.status !== 0) throw new Error(`${command}: ${done.stderr}`);
-  const words = done.stdout.trim().split('\n').at(-1)?.split(' ') ?? [];
+  const { seconds, out } = run(`{ ${command}; } && times`, { env, timeoutMs: 60_000 });
+  const words = out.trim().split('\n').at(-1)?.split(' ') ?? [];
   const cpuMs = words.reduce((sum, word) => {
     const [, minutes, seconds] = /^(\d+)m([\d.]+)s$/.exec(word) ?? [];
     return sum + Number(minutes) * 60_000 + Number(seconds) * 1000;
   }, 0);
-  return { ms, cpuMs, out: done.stdout };
+  return { ms: seconds * 1000, cpuMs, out };
 }
 
 /** Operations that the mount has answered. @param {NodeJS.ProcessEnv} env */
