@@ -211,58 +211,66 @@ export interface ErrorRecord {
   readonly message: string;
   readonly stack: string | undefined;
   readonly fields: Readonly<Record<string, unknown>>;
+  readonly cause?: ErrorRecord | undefined;
 }
+
+const FIELDS = [
+  'status',
+  'request',
+  'retryAfterMs',
+  'timedOut',
+  'neverSent',
+  'mayHaveActed',
+  'full',
+  'exitCode',
+  // of a failed system call, and of an FsError
+  'errno',
+  'code',
+  'syscall',
+  'path',
+  'dest',
+] as const;
 
 export function errorToRecord(error: unknown): ErrorRecord {
   if (!(error instanceof Error)) return { name: 'Error', message: String(error), stack: undefined, fields: {} };
+  const { name, message, stack } = error;
   const fields: Record<string, unknown> = {};
-  for (const key of [
-    'errno',
-    'status',
-    'request',
-    'retryAfterMs',
-    'timedOut',
-    'neverSent',
-    'mayHaveActed',
-    'full',
-    'exitCode',
-  ] as const) {
-    if (key in error) fields[key] = (error as unknown as Record<string, unknown>)[key];
-  }
-  return { name: error.name, message: error.message, stack: error.stack, fields };
+  for (const key of FIELDS)
+    if (Object.hasOwn(error, key)) fields[key] = (error as unknown as Record<string, unknown>)[key];
+  return { name, message, stack, fields, cause: error.cause === undefined ? undefined : errorToRecord(error.cause) };
 }
 
 /** Restores an error of its original class from a record. */
 export function errorOfRecord(record: ErrorRecord): Error {
   const { fields, message } = record;
+  const options = record.cause === undefined ? {} : { cause: errorOfRecord(record.cause) };
   const make = (): Error => {
     switch (record.name) {
       case 'FsError':
-        return new FsError(fields.errno as Errno, message);
+        return new FsError(fields.errno as Errno, message, options);
       case 'ApiError':
         return new ApiError(fields.status as number, fields.request as string, message, {
+          ...options,
           retryAfterMs: fields.retryAfterMs as number | null,
           mayHaveActed: fields.mayHaveActed as boolean,
         });
       case 'TransportError':
         return new TransportError(message, {
+          ...options,
           timedOut: fields.timedOut as boolean,
           neverSent: fields.neverSent as boolean,
           mayHaveActed: fields.mayHaveActed as boolean,
         });
       case 'SignInError':
-        return new SignInError(message);
+        return new SignInError(message, options);
       case 'ProtocolError':
-        return new ProtocolError(message);
+        return new ProtocolError(message, options);
       case 'StorageError':
-        return new StorageError(message, { full: fields.full as boolean });
+        return new StorageError(message, { ...options, full: fields.full as boolean });
       case 'UsageError':
-        return new UsageError(message, fields.exitCode as number);
-      default: {
-        const error = new Error(message);
-        error.name = record.name;
-        return error;
-      }
+        return new UsageError(message, fields.exitCode as number, options);
+      default:
+        return Object.assign(new Error(message, options), fields, { name: record.name });
     }
   };
   const error = make();

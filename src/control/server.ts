@@ -367,7 +367,7 @@ function numberOf(given: Record<string, unknown>, name: string): number | null {
 }
 
 function withoutStack(error: unknown) {
-  return { ...errorToRecord(error), stack: undefined };
+  return { ...errorToRecord(error), stack: undefined, cause: undefined };
 }
 
 function send(socket: Socket, line: AnswerLine): void {

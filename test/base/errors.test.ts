@@ -2,6 +2,8 @@ import { constants } from 'node:os';
 import { expect, test } from 'vitest';
 import {
   ApiError,
+  errorOfRecord,
+  errorToRecord,
   FsError,
   ProtocolError,
   SignInError,
@@ -11,6 +13,7 @@ import {
   toFsError,
 } from '../../src/base/errors.ts';
 import { checked, errnoOf } from '../../src/base/native.ts';
+import { failureOf } from '../../src/mount/failure.ts';
 import { storageErrorOf } from '../../src/store/disk.ts';
 
 test.each([
@@ -59,4 +62,25 @@ test('no failure that is not about a name is ever told as "not there"', () => {
 
 test('the number of an errno is the one of this system', () => {
   expect(new FsError('ENOSPC').code).toBe(constants.errno.ENOSPC);
+});
+
+/** A failed system call on `path`, as Node throws it. */
+function systemError(code: 'EMFILE' | 'ENOSPC' | 'EEXIST' | 'EFBIG', path: string): Error {
+  const errno = -constants.errno[code];
+  return Object.assign(new Error(`${code}: mkdir '${path}'`), { errno, code, syscall: 'mkdir', path });
+}
+
+test.each([
+  systemError('ENOSPC', '/store'),
+  systemError('EEXIST', '/store'),
+  systemError('EMFILE', '/store'),
+  new StorageError('no more blocks', { cause: systemError('EFBIG', '/store/blocks') }),
+  new StorageError('/store: cannot be written', { full: true, cause: systemError('ENOSPC', '/store') }),
+  new FsError('EIO', 'unexpected failure', { cause: systemError('EMFILE', '/store') }),
+  new TypeError('a defect'),
+])('%s keeps its errno and its exit code over the port', (error) => {
+  const arrived = errorOfRecord(structuredClone(errorToRecord(error)));
+
+  expect(toFsError(arrived).errno).toBe(toFsError(error).errno);
+  expect(failureOf(arrived)).toEqual(failureOf(error));
 });

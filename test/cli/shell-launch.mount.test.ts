@@ -77,8 +77,8 @@ testUnless(needed)('a store that cannot be opened is reported on the terminal', 
   rmSync(storeDirectory);
   renameSync(join(folder, 'store'), storeDirectory);
 
-  expect([code, stdout]).toEqual([1, '']);
-  expect(stderr).toMatch(/^cfs-mount: unexpected failure: EEXIST: .*\n$/);
+  expect([code, stdout]).toEqual([2, '']);
+  expect(stderr).toBe(`cfs-mount: ${storeDirectory}: it already exists (EEXIST)\n`);
   expect(isMounted()).toBe(false);
 });
 
