@@ -9,7 +9,7 @@ import { closeSync, openSync, rmSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Agent, request } from 'undici';
-import { Ground, run } from './measure/ground.mjs';
+import { dropPageCache, Ground, run } from './measure/ground.mjs';
 import { OURS, Results } from './measure/results.mjs';
 import { warmMemory } from './measure/warm-memory.mjs';
 
@@ -27,7 +27,6 @@ const CONNECTION_MB_PER_SECOND = 25;
 const LATENCY_MS = 30;
 const FAR = ['--latency', `${LATENCY_MS}ms`, '--bandwidth', `${CONNECTION_MB_PER_SECOND}MB`];
 const LOOKS = fileURLToPath(new URL('./measure/looks.mjs', import.meta.url));
-const DROP = 'sync; echo 1 > /proc/sys/vm/drop_caches || true';
 
 let isCodeStored = false;
 const results = new Results(tls ? 'content-tls' : 'content', {
@@ -240,10 +239,10 @@ async function readAgain() {
     const again = ground.mount(`again-${round}`, [], `kept-${round}`);
     run(`ls ${again.directory}`);
     for (const measure of ['read after a restart, first', 'read after a restart, then']) {
-      run(DROP);
+      dropPageCache();
       warmMemory(ground.base, 2 * BIG_MIB);
       results.note(measure, 'MB/s', OURS, rate(BIG_MIB, secondsToRead(`${again.directory}/big`)));
-      run(DROP);
+      dropPageCache();
       warmMemory(ground.base, 2 * BIG_MIB);
       results.note(measure, 'MB/s', 'ext4', rate(BIG_MIB, secondsToRead(`${ground.base}/big`)));
     }

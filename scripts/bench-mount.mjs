@@ -1,6 +1,7 @@
 // The whole path of a mount: the real file system and store behind the kernel, and the embedded server on the same machine,
 // compared with bindfs and ext4 in the same interleaved run. Attribute and entry timeouts are 0 where an operation must reach
-// the mount; reads use O_DIRECT where the kernel's page cache would answer. `--quick`: two rounds, fewer bytes, without ext4.
+// the mount; reads use O_DIRECT where the kernel's page cache would answer. All peers take turns in small pieces of each round.
+// `--quick`: two rounds, fewer bytes, without ext4.
 // `--continuity`: ours without and with that option alone, in turn, and what it costs.
 import { spawnSync } from 'node:child_process';
 import {
@@ -18,15 +19,19 @@ import {
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { CONTINUITY, continuityGates } from './measure/continuity-gates.mjs';
-import { Ground, run } from './measure/ground.mjs';
+import { dropPageCache, Ground, run } from './measure/ground.mjs';
 import { plant } from './measure/plant.mjs';
 import { OURS, Results } from './measure/results.mjs';
 
 const quick = process.argv.includes('--quick');
 const continuity = process.argv.includes('--continuity');
-const ROUNDS = quick ? 2 : continuity ? 9 : 5;
-const BIG_BYTES = quick ? 32 * 1024 ** 2 : 1024 ** 3;
-const FILES = quick ? 200 : 1000;
+const ROUNDS = quick ? 2 : continuity ? 15 : 5;
+const CALL_PIECES = 5;
+const CALLS = 1000;
+const BIG_PIECES = continuity ? 4 : 8;
+const PIECE_BYTES = (quick ? 4 : 128) * 1024 ** 2;
+const FILE_PIECES = 10;
+const FILES = quick ? 20 : 200;
 
 /** The results of the workload: [key, measure, unit]. */
 const MEASURES = [
@@ -50,7 +55,7 @@ if (process.argv[2] === '--cold') {
   process.exit(0);
 }
 if (process.argv[2] === '--workload') {
-  console.log(JSON.stringify(workload(process.argv[3])));
+  console.log(JSON.stringify(workload(process.argv.slice(3).filter((word) => !word.startsWith('--')))));
   process.exit(0);
 }
 
@@ -60,131 +65,157 @@ if (process.argv[2] === '--workload') {
  */
 function coldWorkload(directory) {
   const folder = openSync(join(directory, COLD), constants.O_RDONLY | constants.O_DIRECTORY);
-  const times = [];
-  for (let i = 0, at = 0; i < COLD_FILES; i++, at = (at + 1_009) % COLD_FILES) {
-    const start = process.hrtime.bigint();
-    statSync(`/proc/self/fd/${folder}/name-${at}`);
-    times.push(Number(process.hrtime.bigint() - start) / 1000);
-  }
-  return { coldUs: times.sort((a, b) => a - b)[Math.floor(times.length / 2)] };
+  return { coldUs: p50Us(COLD_FILES, (i) => statSync(`/proc/self/fd/${folder}/name-${(i * 1_009) % COLD_FILES}`)) };
 }
 
 /**
- * All measures of one directory, in a process of its own.
- * @param {string} directory
+ * All measures of the directories, in a process of its own: in pieces, with the directories in turn for each piece, and each of them first
+ * in every second one. What the machine does meanwhile then meets all of them alike.
+ *
+ * @param {string[]} directories
+ * @returns {{ [key: string]: number }[]} of each directory, the median of its pieces
  */
-function workload(directory) {
-  const result = {};
-  const p50 = (/** @type {number[]} */ times) =>
-    times.sort((/** @type {number} */ a, /** @type {number} */ b) => a - b)[Math.floor(times.length / 2)];
-  const timed = (/** @type {number} */ count, /** @type {(i: number) => unknown} */ act) => {
-    const times = [];
-    for (let i = 0; i < count; i++) {
-      const start = process.hrtime.bigint();
-      act(i);
-      times.push(Number(process.hrtime.bigint() - start) / 1000);
-    }
-    return p50(times);
+function workload(directories) {
+  /** @type {{ [key: string]: number[] }[]} */
+  const samples = directories.map(() => Object.fromEntries(MEASURES.map(([key]) => [key, []])));
+  const inTurn = (/** @type {number} */ pieces, /** @type {(directory: string, piece: number) => object} */ act) => {
+    const order = directories.map((directory, at) => ({ directory, at }));
+    for (let piece = 0; piece < pieces; piece++, order.reverse())
+      for (const { directory, at } of order)
+        for (const [key, value] of Object.entries(act(directory, piece))) samples[at][key].push(value);
   };
-  const small = join(directory, 'small.bin');
-  writeFileSync(small, Buffer.alloc(65536, 7));
-  const fd = openSync(small, 'r');
-  result.getattrUs = timed(5000, () => fstatSync(fd));
-  closeSync(fd);
-  const direct = openSync(small, constants.O_RDONLY | constants.O_DIRECT);
-  // O_DIRECT on ext4 requires aligned memory, and a Buffer is not aligned: there the read uses the page cache.
-  const aligned = Buffer.alloc(4096);
-  let readable = direct;
-  try {
-    readSync(direct, aligned, 0, 4096, 0);
-  } catch {
-    readable = openSync(small, 'r');
-  }
-  result.read4kUs = timed(5000, (/** @type {number} */ i) => readSync(readable, aligned, 0, 4096, (i % 16) * 4096));
-  closeSync(direct);
+  const small = (/** @type {string} */ directory) => join(directory, 'small.bin');
+  for (const directory of directories) writeFileSync(small(directory), Buffer.alloc(65536, 7));
+  inTurn(CALL_PIECES, (directory) => {
+    const fd = openSync(small(directory), 'r');
+    const getattrUs = p50Us(CALLS, () => fstatSync(fd));
+    closeSync(fd);
+    return { getattrUs };
+  });
+  inTurn(CALL_PIECES, (directory) => {
+    // O_DIRECT on ext4 requires aligned memory, and a Buffer is not aligned: there the read uses the page cache.
+    const bytes = Buffer.alloc(4096);
+    let fd = openSync(small(directory), constants.O_RDONLY | constants.O_DIRECT);
+    try {
+      readSync(fd, bytes, 0, 4096, 0);
+    } catch {
+      closeSync(fd);
+      fd = openSync(small(directory), 'r');
+    }
+    const read4kUs = p50Us(CALLS, (i) => readSync(fd, bytes, 0, 4096, (i % 16) * 4096));
+    closeSync(fd);
+    return { read4kUs };
+  });
 
   const block = Buffer.alloc(1024 ** 2, 5);
-  const big = join(directory, 'big.bin');
-  let start = process.hrtime.bigint();
-  let out = openSync(big, 'w');
-  for (let at = 0; at < BIG_BYTES; at += block.length) writeSync(out, block);
-  closeSync(out);
-  const mbPerSecond = (/** @type {number} */ bytes) => bytes / 1e6 / (Number(process.hrtime.bigint() - start) / 1e9);
-  result.writeMBs = mbPerSecond(BIG_BYTES);
-  spawnSync('sh', ['-c', 'echo 1 > /proc/sys/vm/drop_caches']);
-  start = process.hrtime.bigint();
-  out = openSync(big, 'r');
-  for (let at = 0; at < BIG_BYTES; at += block.length) readSync(out, block, 0, block.length, at);
-  closeSync(out);
-  result.readMBs = mbPerSecond(BIG_BYTES);
-  rmSync(big);
+  const mbPerSecond = (/** @type {() => void} */ act) => PIECE_BYTES / 1e6 / seconds(act);
+  const big = (/** @type {string} */ directory, /** @type {number} */ piece) => join(directory, `big-${piece}.bin`);
+  inTurn(BIG_PIECES, (directory, piece) => {
+    const writeMBs = mbPerSecond(() => {
+      const out = openSync(big(directory, piece), 'w');
+      for (let at = 0; at < PIECE_BYTES; at += block.length) writeSync(out, block);
+      closeSync(out);
+    });
+    return { writeMBs };
+  });
+  dropPageCache();
+  inTurn(BIG_PIECES, (directory, piece) => {
+    const readMBs = mbPerSecond(() => {
+      const fd = openSync(big(directory, piece), 'r');
+      for (let at = 0; at < PIECE_BYTES; at += block.length) readSync(fd, block, 0, block.length, at);
+      closeSync(fd);
+    });
+    return { readMBs };
+  });
 
-  const many = join(directory, 'many');
-  mkdirSync(many);
   const bytes = Buffer.alloc(4096, 3);
-  start = process.hrtime.bigint();
-  for (let i = 0; i < FILES; i++) writeFileSync(join(many, `f${i}`), bytes);
-  result.createPerSecond = FILES / (Number(process.hrtime.bigint() - start) / 1e9);
-  rmSync(many, { recursive: true });
-  rmSync(small);
-  return result;
+  inTurn(FILE_PIECES, (directory, piece) => {
+    const many = join(directory, `many-${piece}`);
+    mkdirSync(many);
+    const createSeconds = seconds(() => {
+      for (let i = 0; i < FILES; i++) writeFileSync(join(many, `f${i}`), bytes);
+    });
+    return { createPerSecond: FILES / createSeconds };
+  });
+  for (const directory of directories) {
+    for (let piece = 0; piece < BIG_PIECES; piece++) rmSync(big(directory, piece));
+    for (let piece = 0; piece < FILE_PIECES; piece++) rmSync(join(directory, `many-${piece}`), { recursive: true });
+    rmSync(small(directory));
+  }
+  return samples.map((of) =>
+    Object.fromEntries(
+      Object.entries(of).flatMap(([key, values]) => (values.length > 0 ? [[key, median(values)]] : [])),
+    ),
+  );
+}
+
+/** @param {number} count @param {(i: number) => unknown} act */
+function p50Us(count, act) {
+  return median(Array.from({ length: count }, (_, i) => seconds(() => act(i)) * 1e6));
+}
+
+/** @param {() => unknown} act */
+function seconds(act) {
+  const start = process.hrtime.bigint();
+  act();
+  return Number(process.hrtime.bigint() - start) / 1e9;
+}
+
+/** @param {number[]} values */
+function median(values) {
+  return values.sort((a, b) => a - b)[Math.floor(values.length / 2)];
 }
 
 const ground = await Ground.lay();
 try {
   const flags = '--dir-ttl 24h --attr-timeout 0s --entry-timeout 0s --settle 10m --drain 0s'.split(' ');
-  let mount = ground.mount('mount', flags);
+  const ours = (continuity ? [OURS, CONTINUITY] : [OURS]).map((name) => ({
+    name,
+    mount: () => ground.mount(name, name === CONTINUITY ? [...flags, '--continuity'] : flags),
+  }));
   const bind = () => ground.bindfs('bound', ['-o', 'attr_timeout=0,entry_timeout=0']);
-  const bound = continuity ? null : bind();
-  const peers = [
-    { name: OURS, directory: mount.directory },
-    ...(quick || continuity ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
-  ];
-  if (bound !== null) peers.push({ name: 'bindfs', directory: bound });
-  // Clean nodes: a start would push changes immediately, and load their nodes into memory.
-  ground.end(mount);
+  let bound = continuity ? null : bind();
   /** @type {import('./measure/plant.mjs').Levels} */
   const levels = [
     ['cold', 1],
     ['name', COLD_FILES],
   ];
-  plant(mount.store, levels);
+  for (const { mount } of ours) {
+    // Clean nodes: a start would push changes immediately, and load their nodes into memory.
+    const first = mount();
+    ground.end(first);
+    plant(first.store, levels);
+  }
   for (const name of continuity ? [] : quick ? ['bound-behind'] : ['bound-behind', 'plain']) {
     const folder = join(ground.directory(name), COLD);
     run(`mkdir ${folder} && cd ${folder} && for i in $(seq 0 ${COLD_FILES - 1}); do : > name-$i; done`);
   }
 
   const results = new Results(continuity ? 'mount-continuity' : 'mount', { rounds: ROUNDS, quick });
-  const measuredBy = (
-    /** @type {string} */ workload,
-    /** @type {{ name: string, directory: string }} */ { name, directory },
-  ) => {
-    const words = [fileURLToPath(import.meta.url), workload, directory, ...(quick ? ['--quick'] : [])];
-    const run = spawnSync(process.execPath, words, { encoding: 'utf8', timeout: 300_000 });
-    if (run.status !== 0) throw new Error(`${name}: ${run.stderr}`);
+  const measured = (/** @type {string[]} */ ...words) => {
+    const all = [fileURLToPath(import.meta.url), ...words, ...(quick ? ['--quick'] : [])];
+    const run = spawnSync(process.execPath, all, { encoding: 'utf8', timeout: 300_000 });
+    if (run.status !== 0) throw new Error(`${words.join(' ')}: ${run.signal ?? run.stderr}`);
     return JSON.parse(run.stdout);
   };
-  const measure = (/** @type {{ name: string, directory: string }} */ peer) => {
-    const measured = { ...measuredBy('--cold', peer), ...measuredBy('--workload', peer) };
-    for (const [key, measure, unit] of MEASURES) results.note(measure, unit, peer.name, measured[key]);
-  };
-  // One store and one directory for both, and each of them first in every second round.
-  for (let round = 0; continuity && round < ROUNDS; round++) {
-    for (const name of round % 2 === 0 ? [OURS, CONTINUITY] : [CONTINUITY, OURS]) {
-      mount = ground.mount('mount', name === CONTINUITY ? [...flags, '--continuity'] : flags);
-      measure({ name, directory: mount.directory });
-      ground.end(mount);
-    }
-  }
-  for (let round = 0; !continuity && round < ROUNDS; round++) {
+  for (let round = 0; round < ROUNDS; round++) {
     // Fresh processes, which have answered no request yet.
-    if (round > 0) ground.end(mount);
-    mount = ground.mount('mount', flags);
-    if (bound !== null) {
+    const mounts = ours.map(({ name, mount }) => ({ name, mount: mount() }));
+    if (bound !== null && round > 0) {
       ground.unmount(bound);
-      bind();
+      bound = bind();
     }
-    for (const peer of peers) measure(peer);
+    const peers = [
+      ...mounts.map(({ name, mount }) => ({ name, directory: mount.directory })),
+      ...(quick || continuity ? [] : [{ name: 'ext4', directory: ground.directory('plain') }]),
+      ...(bound === null ? [] : [{ name: 'bindfs', directory: bound }]),
+    ];
+    if (round % 2 === 1) peers.reverse();
+    const cold = peers.map(({ directory }) => measured('--cold', directory));
+    const warm = measured('--workload', ...peers.map(({ directory }) => directory));
+    for (const [at, { name }] of peers.entries())
+      for (const [key, measure, unit] of MEASURES) results.note(measure, unit, name, { ...cold[at], ...warm[at] }[key]);
+    for (const { mount } of mounts) ground.end(mount);
   }
   if (continuity) continuityGates(results, MEASURES);
   else for (const gate of GATES) results.gate(...gate);

@@ -41,6 +41,28 @@ export function run(command, { timeoutMs = 600_000, cwd, env = process.env } = {
   return { seconds, out: done.stdout };
 }
 
+/** Whether a call of `dropPageCache` did not return: its effect is then unknown, and no further one is made. */
+let isDropStuck = false;
+
+/**
+ * Writes dirty pages, and empties the page cache of the kernel, where that is allowed (root); a warning where it is not.
+ *
+ * The write to drop_caches can last for minutes on some machines, and no signal ends it. It is therefore left behind after
+ * 30 s, with a warning: what is measured next may then read from memory.
+ */
+export function dropPageCache() {
+  if (isDropStuck) return;
+  spawnSync('sync');
+  const script =
+    'echo 1 > /proc/sys/vm/drop_caches & n=0; while kill -0 $!; do n=$((n+1)); [ $n -lt 600 ] || exit 9; sleep 0.05; done; wait $!';
+  const done = spawnSync('sh', ['-c', script], { stdio: 'ignore' });
+  isDropStuck = done.status === 9;
+  if (done.status !== 0)
+    console.error(
+      `the page cache was not emptied (${isDropStuck ? 'no end after 30 s' : 'refused'}): reads may come from memory`,
+    );
+}
+
 /**
  * Waits for the end of a mount's process, for at most `patienceMs`.
  * @returns whether it has ended
