@@ -8,6 +8,10 @@ import { missingPrograms, missingRoot, testUnless, titled } from '../harness/req
 import { PROJECT, textOf } from '../imports.ts';
 import { DebianRoot } from './debian-root.ts';
 
+const { missingForDesktop } = (await import(
+  new URL('../../scripts/package/desktop-package.mjs', import.meta.url).href
+)) as { missingForDesktop: (architecture: string) => string | null };
+
 /** The Debian package in systems that have nothing else: `npm run soak -- packages`. */
 
 const releases = (process.env.CFS_DEBIAN_RELEASES ?? '').split(',').filter((name) => name !== '');
@@ -22,7 +26,8 @@ const PACKAGE_BYTES_MAX = 40 * 1024 ** 2;
 const BUILD_MS_MAX = 600_000;
 
 let directory: string;
-const fileOf = (each: string) => join(directory, `cfs-mount_${each}_${architecture}.deb`);
+const fileOf = (each: string, name = 'cfs-mount') => join(directory, `${name}_${each}_${architecture}.deb`);
+const missingDesktop = missing ?? missingForDesktop(process.arch);
 
 async function build(revision: string, ...flags: readonly string[]): Promise<void> {
   const argv = [process.execPath, join(PROJECT, 'scripts/package.mjs'), '--out', directory, '--revision', revision];
@@ -79,6 +84,22 @@ const SIGN_IN = `
   . ./values
   cfs login
   cfs-mount Cloud`;
+
+/** The libraries of the desktop package come from Debian; the file manager itself is not needed. */
+const DESKTOP_LIFE = `
+  part desktop
+  apt-get -qq install -y --no-install-recommends /packages/${`cfs-desktop_${SECOND}_${architecture}.deb`}
+  dpkg --verify cfs-desktop
+  for each in $(dpkg -L cfs-desktop); do
+    [ -f $each ] && head -c 4 $each | grep -q ELF || continue
+    ldd $each | grep 'not found' || echo "$each has its libraries"
+  done
+
+  part desktop-removed
+  apt-get -qq remove -y cfs-desktop
+  dpkg -L cfs-desktop 2> /dev/null | while read -r each; do [ ! -f "$each" ] || echo "$each is left"; done
+  echo removed
+`;
 
 /** Loads every part that `cfs` and `cfs-mount` may load later, also those of their commands. A part that is missing fails. */
 const LOAD_PARTS = `
@@ -179,6 +200,7 @@ END
   apt-get -qq install -y --reinstall /packages/${`cfs-mount_${SECOND}_${architecture}.deb`}
   ls $root/versions
 
+${missingDesktop === null ? DESKTOP_LIFE : ''}
   part remove
   apt-get -qq remove -y cfs-mount
   as_ann 'echo two > Cloud/file; cat Cloud/file'
@@ -198,6 +220,7 @@ describe.each(releases.length === 0 ? ['any release'] : releases)(titled('in %s'
     if (missing !== null) return;
     root = await DebianRoot.make(release);
     for (const each of [FIRST, SECOND]) root.copy(fileOf(each), 'packages');
+    if (missingDesktop === null) root.copy(fileOf(SECOND, 'cfs-desktop'), 'packages');
     root.write('packages/load-parts', LOAD_PARTS);
     said = await root.run(WHOLE_LIFE);
   }, 1_800_000);
@@ -237,6 +260,14 @@ describe.each(releases.length === 0 ? ['any release'] : releases)(titled('in %s'
     expect(said.again).toMatch(/the same version\n(\d+) of \1$/);
     expect(said.unused?.split('\n').at(-1)).toBe(SECOND);
     expect(said.unused).not.toMatch(new RegExp(`^${FIRST}$`, 'm'));
+  });
+
+  testUnless(missingDesktop)('the desktop package finds its libraries, and its removal leaves nothing', () => {
+    const lines = said.desktop?.split('\n') ?? [];
+    expect(said.desktop).not.toContain('not found');
+    expect(lines.filter((line) => line.endsWith('has its libraries')).length).toBeGreaterThanOrEqual(2);
+    expect(said['desktop-removed']).toMatch(/(^|\n)removed$/);
+    expect(said['desktop-removed']).not.toContain('is left');
   });
 
   check('a removal leaves a running mount complete, and nothing once it has ended', () => {
