@@ -1,7 +1,7 @@
 import { FsError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { checkDeparted } from '../store/departed-attributes.ts';
-import { isDirty } from '../store/node-table.ts';
+import { isDirty, staysHere } from '../store/node-table.ts';
 import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 import { BLOCKS_PER_ROW, blocksOfRow } from './block-map.ts';
 import { isLayered } from './content-layers.ts';
@@ -57,6 +57,9 @@ function* checkNodes(store: StoreReader): Generator<string> {
     if (isDirty(node) !== (store.get('dirty', ino) !== undefined)) {
       yield isDirty(node) ? `${it} is dirty and not in the index` : `${it} is clean and in the index of dirty ones`;
     }
+    if (staysHere(node) !== (store.get('local', ino) !== undefined)) {
+      yield staysHere(node) ? `${it} is local-only and not in the index` : `${it} is in the index of local-only nodes`;
+    }
     for (const content of contentsOf(node)) {
       if (store.get('content', content) === undefined) yield `${it} names content ${content}, which does not exist`;
     }
@@ -75,6 +78,10 @@ function* checkIndexes(store: StoreReader): Generator<string> {
   }
   for (const [ino] of store.all('dirty')) {
     if (store.get('node', ino) === undefined) yield `node ${ino} is in the index of dirty nodes, but does not exist`;
+  }
+  for (const [ino] of store.all('local')) {
+    if (store.get('node', ino) === undefined)
+      yield `node ${ino} is in the index of local-only nodes, but does not exist`;
   }
   for (const [ino] of store.all('folder')) {
     if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing, but is no folder`;

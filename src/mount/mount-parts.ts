@@ -34,7 +34,6 @@ import { NodeChanges } from '../tree/node-changes.ts';
 import type { ReceivedChange } from '../tree/received-changes.ts';
 import { releaseNames } from '../tree/released-names.ts';
 import { Tree } from '../tree/tree.ts';
-import { LocalFiles } from './local-files.ts';
 import { withAdditions } from './mount-additions.ts';
 import type { ServiceSide } from './service-side.ts';
 
@@ -59,7 +58,6 @@ export interface MountParts {
   readonly quota: AccountQuota;
   readonly sync: SyncLoop;
   readonly cacheBytes: number;
-  readonly localFiles: LocalFiles;
   readonly changes: NodeChanges;
 }
 
@@ -219,17 +217,13 @@ export async function assembleMount(deps: AssemblyDeps): Promise<MountParts> {
     },
     stateOf: (ino) => sync.stateOf(ino),
   });
-  const localFiles = new LocalFiles(store);
   changes.on('written', (ino) => sync.changed(ino));
-  changes.on('local', (ino) => {
-    sync.changed(ino);
-    localFiles.changed(ino);
-  });
+  changes.on('local', (ino) => sync.changed(ino));
   openPush.start(shutdown);
   const maintain = () => maintainContents(contents, { clock, log: log.child({ part: 'contents' }) }, shutdown);
   void (deps.handlesKnown === undefined ? maintain() : deps.handlesKnown.then(maintain));
   return {
-    ...{ store, contents, tree, freshness, health, reader, fileSystem, sync, quota, cacheBytes, localFiles, pinned },
+    ...{ store, contents, tree, freshness, health, reader, fileSystem, sync, quota, cacheBytes, pinned },
     changes,
     ...additions,
   };

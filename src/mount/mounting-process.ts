@@ -313,7 +313,7 @@ class MountingProcess {
       await this.#control.close();
       throw error;
     }
-    const { queue } = await this.#commands.metrics(); // not `status`, which searches the whole store for local-only files
+    const { queue } = await this.#commands.metrics();
     await Promise.race([asked, late]);
     if (this.#hasFinished) return; // unmounted meanwhile
     this.#isMounted = true;

@@ -74,8 +74,7 @@ export function unsyncedFiles(
 export function localFiles(store: StoreReader, namedMax: number): { readonly count: number; readonly paths: string[] } {
   const paths: string[] = [];
   let count = 0;
-  for (const [ino, node] of soundNodes(store, 0 as Inode)) {
-    if (node === undefined || !staysHere(node)) continue;
+  for (const [ino] of store.all('local')) {
     if (++count <= namedMax) paths.push(pathOf(store, ino));
   }
   return { count, paths };

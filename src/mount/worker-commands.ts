@@ -24,6 +24,7 @@ import { conflictCopies } from './conflict-copies.ts';
 import { evictBelow } from './evict-below.ts';
 import { exitCode } from './exit-codes.ts';
 import { folderPage } from './folder-page.ts';
+import { localFilesOf } from './local-files.ts';
 import { pinnedPath } from './mount-additions.ts';
 import type { MountParts } from './mount-parts.ts';
 import type { MountCommands, WorkerMetrics, WorkerStatus } from './mount-seam.ts';
@@ -73,7 +74,7 @@ export class WorkerCommands implements MountCommands {
       parked: parked.map((parked) => this.#parked(parked)),
       held: this.#held(),
       localFolders: localFolders(store).map((ino) => pathOf(store, ino)),
-      local: await this.#parts.localFiles.status(),
+      local: await localFilesOf(store),
       pinned: this.#parts.pins.states.map((state) => pinnedPath(store, state)),
       paused: sync.paused,
       cache: { usedBytes: usage.diskBytes, limitBytes: cacheBytes, unsyncedBytes: usage.draftBytes },

@@ -31,8 +31,8 @@ export class DamagedRows {
     bytes: Uint8Array,
   ): Tables[T]['value'] | undefined {
     try {
-      // `decodeValue` returns a substitute for these two tables, without an error. They have few rows, so a second check is cheap.
-      if ((table === 'dirty' || table === 'intent') && !isSound(table, key, keyBytes, bytes))
+      // `decodeValue` returns a substitute for these tables, without an error. They have few rows, so a second check is cheap.
+      if ((table === 'dirty' || table === 'intent' || table === 'local') && !isSound(table, key, keyBytes, bytes))
         this.#logOnce(table, key, keyBytes);
       return decodeValue(table, key, keyBytes, bytes);
     } catch (err) {

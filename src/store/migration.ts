@@ -9,6 +9,7 @@ import { APPLIED_KEY, encodeApplied, readApplied } from './checkpoint.ts';
 import type { Disk } from './disk.ts';
 import { endOfLayout3, intentOfLayout3 } from './intents-of-layout-3.ts';
 import { Journal } from './journal.ts';
+import { endOfLayout4 } from './local-of-layout-4.ts';
 import { decodeValue, encodeValue } from './record-codec.ts';
 import { type RawRow, rawRows } from './record-payload.ts';
 import { behindKey, behindPrefix, encodeKey, encodePrefix } from './row-key.ts';
@@ -32,6 +33,8 @@ const STEPS: readonly Step[] = [
   { from: 2, table: null, row: checkedRow },
   // 4: intents have an identity, an owner and a phase (`intents-of-layout-3`).
   { from: 3, table: 'intent', row: intentOfLayout3, end: endOfLayout3 },
+  // 5: table `local` lists what stays on this machine. It was not there before.
+  { from: 4, table: 'local', row: (_key, value) => value, end: endOfLayout4 },
 ];
 
 const ROWS_AT_ONCE = 500;

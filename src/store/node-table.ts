@@ -5,8 +5,8 @@ import { isSuspectTime } from './service-time.ts';
 import type { DirtyRecord, LocalFacet, NodeRecord, RemoteFacet, StoreReader, Transaction } from './tables.ts';
 
 /**
- * The only code that writes node records. It keeps the indexes consistent with them: dentries, resources, dirty nodes, references of
- * contents.
+ * The only code that writes node records. It keeps the indexes consistent with them: dentries, resources, dirty nodes, local-only nodes,
+ * references of contents.
  */
 
 /**
@@ -91,6 +91,11 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
 
   moveReference(tx, was?.content ?? null, is?.content ?? null);
   moveReference(tx, before?.remote?.content ?? null, after.remote?.content ?? null);
+
+  const stayed = before !== undefined && staysHere(before);
+  if (staysHere(after)) {
+    if (!stayed) tx.put('local', ino, true);
+  } else if (stayed) tx.remove('local', ino);
 
   if (is === null && after.remote === null) {
     tx.remove('node', ino);

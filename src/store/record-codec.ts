@@ -165,6 +165,12 @@ function packed<T>(toRow: (value: T) => unknown, ofRow: (row: never, key: unknow
   };
 }
 
+/** A row whose presence says everything. */
+const mark: Codec<true> = packed<true>(
+  () => 1,
+  () => true,
+);
+
 const plain = <T>(): Codec<T> =>
   packed<T>(
     (value) => value,
@@ -270,10 +276,8 @@ const CODECS: { readonly [T in TableName]: Codec<Tables[T]['value']> } = {
       sizeBytes: row[10],
     }),
   ),
-  garbage: packed<true>(
-    () => 1,
-    () => true,
-  ),
+  garbage: mark,
+  local: mark,
   departed: packed<DepartedRecord>(
     (row) => [
       row.departedMs,
@@ -332,7 +336,7 @@ export function encodeValue<T extends TableName>(
  *
  * - a row of a block map counts as missing: its blocks are fetched again,
  * - small contents are `damaged`,
- * - a dirty row still marks its node as dirty,
+ * - a dirty row still marks its node as dirty, and a local one its node as local-only,
  * - an upload row counts as missing: the push starts again,
  * - a row of attributes of a removed node counts as missing.
  *
@@ -353,6 +357,7 @@ export function decodeValue<T extends TableName>(
 export function valueOfDamaged<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
   if (table === 'inline') return 'damaged' as Tables[T]['value'];
   if (table === 'blocks' || table === 'intent' || table === 'departed') return undefined;
+  if (table === 'local') return true as Tables[T]['value'];
   if (table === 'dirty') return { sinceMs: 0, parked: null } satisfies DirtyRecord as Tables[T]['value'];
   throw new DamagedRow(table, key);
 }

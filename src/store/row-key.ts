@@ -20,6 +20,7 @@ const TABLE_BYTE: Readonly<Record<TableName, number>> = {
   intent: 11,
   garbage: 12,
   departed: 13,
+  local: 14,
 };
 
 const TABLE_OF_BYTE = new Map(Object.entries(TABLE_BYTE).map(([table, byte]) => [byte, table as TableName]));
@@ -39,6 +40,7 @@ const SHAPE: Readonly<Record<TableName, readonly [Part, Part?]>> = {
   intent: ['number'],
   garbage: ['number'],
   departed: ['text'],
+  local: ['number'],
 };
 
 const NUMBER_BYTES = 8;

@@ -159,6 +159,8 @@ export interface Tables {
   resource: { key: ResourceUrl; value: Inode };
   folder: { key: Inode; value: FolderRecord };
   dirty: { key: Inode; value: DirtyRecord };
+  /** Which nodes stay on this machine (`staysHere`). Kept by `node-table`. */
+  local: { key: Inode; value: true };
   content: { key: ContentId; value: ContentRecord };
   /** Bytes of small contents, with a checksum: `damaged` when they are not those that were put there. Never put. */
   inline: { key: ContentId; value: Uint8Array | 'damaged' };

@@ -1,10 +1,11 @@
 import { join } from 'node:path';
-import { setImmediate as nextTurn } from 'node:timers/promises';
 import { open, type RootDatabase } from 'lmdb';
 import { refuseUnopenable } from '../base/lmdb-file.ts';
-import { staysHere } from './node-table.ts';
-import { DamagedRow, decodeValue } from './record-codec.ts';
-import { behindKey, behindPrefix, decodeKey, encodePrefix } from './row-key.ts';
+import { localOfLayout4 } from './local-of-layout-4.ts';
+import { storedSchema } from './migration.ts';
+import { behindPrefix, encodePrefix } from './row-key.ts';
+import { SCHEMA_VERSION } from './schema-version.ts';
+import type { TableName } from './tables.ts';
 
 /** Numbers of a store that no process has open. */
 export interface UnmountedStore {
@@ -13,8 +14,6 @@ export interface UnmountedStore {
   /** Files and folders that stay on this machine because of their names. */
   readonly local: number;
 }
-
-const ROWS_PER_TURN = 500;
 
 /** Counts in the index in the directory `path`. @throws if it cannot be read */
 export async function countedIn(path: string): Promise<UnmountedStore> {
@@ -27,34 +26,19 @@ export async function countedIn(path: string): Promise<UnmountedStore> {
     readOnly: true,
   });
   try {
-    const start = encodePrefix('dirty');
-    return { changes: index.getKeysCount({ start, end: behindPrefix(start) }), local: await countLocal(index) };
+    return { changes: rowsOf(index, 'dirty'), local: localIn(index) };
   } finally {
     await index.close();
   }
 }
 
-/** Reads every node, because no table lists local files. Damaged rows are skipped. */
-async function countLocal(index: RootDatabase<Buffer, Buffer>): Promise<number> {
-  const first = encodePrefix('node');
-  const end = behindPrefix(first);
-  let local = 0;
-  for (let start = first; ; ) {
-    const rows = [...index.getRange({ start, end, limit: ROWS_PER_TURN })];
-    for (const { key, value } of rows) if (isLocal(key, value)) local++;
-    const last = rows.at(-1);
-    if (last === undefined) return local;
-    start = behindKey(last.key);
-    await nextTurn();
-  }
+/** Also in a store that the next mount migrates. */
+function localIn(index: RootDatabase<Buffer, Buffer>): number {
+  const isOlder = (storedSchema(index) ?? SCHEMA_VERSION) < 5;
+  return isOlder ? [...localOfLayout4(index)].length : rowsOf(index, 'local');
 }
 
-function isLocal(keyBytes: Buffer, value: Buffer): boolean {
-  try {
-    const node = decodeValue('node', decodeKey(keyBytes).key, keyBytes, value);
-    return node !== undefined && staysHere(node);
-  } catch (error) {
-    if (error instanceof DamagedRow) return false;
-    throw error;
-  }
+function rowsOf(index: RootDatabase<Buffer, Buffer>, table: TableName): number {
+  const start = encodePrefix(table);
+  return index.getKeysCount({ start, end: behindPrefix(start) });
 }

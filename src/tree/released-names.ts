@@ -1,6 +1,5 @@
 import type { Inode } from '../base/vocabulary.ts';
-import { soundNode, staysHere, writeNode } from '../store/node-table.ts';
-import { soundNodes } from '../store/sound-nodes.ts';
+import { soundNode, writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader, StoreWriter } from '../store/tables.ts';
 import { FORMER_LOCAL_NAMES, Names } from './names.ts';
 
@@ -31,8 +30,9 @@ export function releaseNames(store: StoreWriter, patterns: readonly string[], no
 }
 
 function* releasable(store: StoreReader, former: Names, names: Names): Iterable<Inode> {
-  for (const [, node] of soundNodes(store, 0 as Inode)) {
-    if (node?.local == null || !staysHere(node) || soundNode(store, node.local.parent)?.localOnly !== false) continue;
+  for (const [ino] of store.all('local')) {
+    const node = soundNode(store, ino);
+    if (node?.local == null || soundNode(store, node.local.parent)?.localOnly !== false) continue;
     if (former.staysLocal(node.local.name) && !names.staysLocal(node.local.name))
       yield* withEntries(store, node, names);
   }

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { expect, test } from 'vitest';
 import { StorageError } from '../../src/base/errors.ts';
 import type { Inode, IntentId, ResourceUrl } from '../../src/base/vocabulary.ts';
+import { valueOfDamaged } from '../../src/store/record-codec.ts';
 import type { DirtyRecord, IntentRecord } from '../../src/store/tables.ts';
 import { sampleLocal, sampleNode } from './sample-records.ts';
 import { TemporaryStores } from './temporary-store.ts';
@@ -48,4 +49,8 @@ test('a damaged row is an error, unless its presence is enough or it is dispensa
   expect(again.get('intent', DAMAGED as number as IntentId)).toBeUndefined();
   expect([...again.damagedRows()].map(({ row }) => row).sort()).toEqual(['dirty 3', 'intent 3', 'node 3']);
   await again.close();
+});
+
+test('a damaged row of the index of local-only nodes still marks its node', () => {
+  expect(valueOfDamaged('local', DAMAGED)).toBe(true);
 });

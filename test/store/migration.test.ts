@@ -14,6 +14,8 @@ import type { Store } from '../../src/store/environment.ts';
 import { migrate, storedSchema } from '../../src/store/migration.ts';
 import { encodeKey } from '../../src/store/row-key.ts';
 import { SCHEMA_VERSION } from '../../src/store/schema-version.ts';
+import { unmountedStore } from '../../src/store/unmounted-store.ts';
+import { pathOf } from '../../src/sync/sync-event.ts';
 import { TemporaryStores } from './temporary-store.ts';
 
 const stores = new TemporaryStores();
@@ -47,10 +49,14 @@ const OF_THE_IMAGE = {
   version: '3000 x v',
 };
 
+/** Without bytes. `journal.part` is only in the journal; `folder.part` is a folder with a file. */
+const LOCAL_OF_THE_IMAGE = { 'fifo.part': 'not here', 'folder.part': 'not here', 'journal.part': 'not here' };
+
 test.each([
   [1, OF_THE_IMAGE],
   [2, { ...OF_THE_IMAGE, 'large-version': '200000 x w' }],
   [3, { ...OF_THE_IMAGE, 'large-version': '200000 x w' }],
+  [4, { ...OF_THE_IMAGE, 'large-version': '200000 x w', ...LOCAL_OF_THE_IMAGE }],
 ])(
   'a store of layout %i is migrated to the current one, with the records that only its journal has',
   async (layout, files) => {
@@ -107,6 +113,18 @@ test('a store of layout 3 keeps its operations in flight, each with an identity 
   const store = await stores.open(imageOf(3));
 
   expectIntentsOfLayout3(store);
+});
+
+test('a store of layout 4 lists what stays on this machine, also before it is migrated', async () => {
+  const directory = imageOf(4);
+  expect((await unmountedStore(directory)).local).toBe(2); // as LMDB knows: the third is in the journal
+  const store = await stores.open(directory);
+
+  const paths = [...store.all('local')].map(([ino]) => pathOf(store, ino));
+  expect(paths).toEqual(['folder.part', 'folder.part/inside', 'journal.part']);
+
+  await store.close();
+  expect((await unmountedStore(directory)).local).toBe(3);
 });
 
 test('a migration from layout 3 that is killed before any of its transactions loses no operation in flight', async () => {

@@ -96,6 +96,9 @@ test.each<[sentence: RegExp, damage: (tx: Transaction) => void]>([
     /node 77 is in the index of dirty nodes, but does not exist/,
     (tx) => tx.put('dirty', 77 as Inode, { sinceMs: 0, parked: null }),
   ],
+  [/node 2 is in the index of local-only nodes/, (tx) => tx.put('local', FILE, true)],
+  [/node 2 is local-only and not in the index/, (tx) => tx.put('node', FILE, { ...node(tx), localOnly: true })],
+  [/node 77 is in the index of local-only nodes, but does not exist/, (tx) => tx.put('local', 77 as Inode, true)],
   [
     /node 2 is in folder 9, which does not exist/,
     (tx) => tx.put('node', FILE, { ...node(tx), local: sampleLocal(9, 'clean') }),

@@ -28,7 +28,7 @@ test('what waits in a store that nobody has open is counted, without owning it',
   expect([...again.all('dirty')].map(([ino]) => ino)).toEqual([5, 7]);
 });
 
-test('files that stay on this machine are counted among more nodes than one turn reads; a FIFO is none', async () => {
+test('files that stay on this machine are counted among other nodes; a FIFO is none', async () => {
   const directory = stores.directory();
   const store = await stores.open(directory);
   store.transact((tx) => {
