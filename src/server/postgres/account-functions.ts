@@ -17,15 +17,16 @@ export const ACCOUNT_FUNCTIONS = `
     RETURN u;
   END $$;
 
-  -- A group of calls takes the turn of its account before the account's lock. If another group has the turn: waits for it, or with
-  -- \`gathers\` waits until it is free and returns false. The server then sends the group again, with the calls that arrived meanwhile.
+  -- A group of calls takes the turn of its account before the account's lock. Returns whether another group had the turn: then it has
+  -- waited for it, or with \`gathers\` only until it was free. The server then sends the group again, with the calls that arrived
+  -- meanwhile.
   CREATE FUNCTION take_turn(the_uid text, gathers boolean) RETURNS boolean LANGUAGE plpgsql AS $$
   DECLARE turn integer := hashtext(the_uid);
   BEGIN
-    IF NOT gathers THEN PERFORM pg_advisory_xact_lock(${TURNS}, turn); RETURN true; END IF;
-    IF pg_try_advisory_xact_lock(${TURNS}, turn) THEN RETURN true; END IF;
-    PERFORM pg_advisory_xact_lock_shared(${TURNS}, turn);
-    RETURN false;
+    IF pg_try_advisory_xact_lock(${TURNS}, turn) THEN RETURN false; END IF;
+    IF gathers THEN PERFORM pg_advisory_xact_lock_shared(${TURNS}, turn);
+    ELSE PERFORM pg_advisory_xact_lock(${TURNS}, turn); END IF;
+    RETURN true;
   END $$;
 
   -- \`limits\`: entries, unfinished uploads, bytes as a multiple of the quota, bytes beside it.

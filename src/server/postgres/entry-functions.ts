@@ -24,9 +24,10 @@ export const ENTRY_FUNCTIONS = `
   CREATE FUNCTION add_entries(
     callers text[], the_uid text, parents text[], file boolean[], new_names text[], hashes text[], media_types text[],
     roles text[], suffixes text[], names text, now_ms bigint, limits bigint[], gathers boolean
-  ) RETURNS TABLE (local text, refusal integer, message text) LANGUAGE plpgsql AS $$
+  ) RETURNS TABLE (local text, refusal integer, message text, has_waited boolean) LANGUAGE plpgsql AS $$
   BEGIN
-    IF NOT take_turn(the_uid, gathers) THEN RETURN; END IF;
+    has_waited := take_turn(the_uid, gathers);
+    IF has_waited AND gathers THEN RETURN; END IF;
     FOR i IN 1..cardinality(suffixes) LOOP
       BEGIN
         local := (add_entry(callers[i], the_uid, parents[i], file[i], new_names[i], hashes[i], media_types[i], roles[i],

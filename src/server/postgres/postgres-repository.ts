@@ -6,19 +6,20 @@ import { shortMediaType } from '../default-media-type.ts';
 import type { HoldingLimits } from '../holdings.ts';
 import { namedPage, type Page, sorted } from '../list-page.ts';
 import { randomSuffix } from '../random-suffix.ts';
-import { Refusal } from '../refusal.ts';
 import { checkName, DEFAULT_PAGE, type NameRules, type Need, nameHash, type Relocation } from '../repository.ts';
 import { type FileRow, type FolderRow, type ResourceRow, TOP } from '../rows.ts';
 import type { FileChange, RepositoryRules, ShownFolder } from '../rules.ts';
-import { GroupedCalls } from './grouped-calls.ts';
+import { GroupedCalls, type GroupOutcome } from './grouped-calls.ts';
 import type { Postgres } from './postgres.ts';
 import {
   checkId,
   fileRow,
   folderRow,
+  groupOutcome,
   resourceRow,
   type SqlLimits,
   type SqlNames,
+  type SqlOutcome,
   type SqlResource,
   sqlLimits,
   sqlNames,
@@ -198,12 +199,8 @@ export class PostgresRepository implements RepositoryRules {
     return this.#creations.call(parent.uid, { caller, parent, name, mediaType, role, suffix: randomSuffix() });
   }
 
-  async #addTogether(
-    creations: readonly Creation[],
-    uid: string,
-    gathers: boolean,
-  ): Promise<PromiseSettledResult<ResourceId>[]> {
-    const rows = await this.#postgres.keptRows<{ local: string } & Outcome>(
+  async #addTogether(creations: readonly Creation[], uid: string, gathers: boolean): Promise<GroupOutcome<ResourceId>> {
+    const rows = await this.#postgres.keptRows<{ local: string } & SqlOutcome>(
       'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)',
       creations.map(({ caller }) => caller),
       uid,
@@ -219,11 +216,7 @@ export class PostgresRepository implements RepositoryRules {
       this.#limits,
       gathers,
     );
-    return rows.map(({ local, refusal, message }) =>
-      refusal === null
-        ? { status: 'fulfilled', value: { uid, local } }
-        : { status: 'rejected', reason: new Refusal(refusal, message) },
-    );
+    return groupOutcome(rows, ({ local }) => ({ uid, local }));
   }
 
   async #change(caller: string, id: ResourceId, isFile: boolean, change: FileChange): Promise<SqlResource> {
@@ -259,12 +252,6 @@ interface Creation {
   /** Null for a file. */
   readonly role: FolderRow['role'] | null;
   readonly suffix: string;
-}
-
-/** Of one call of a group. `refusal`: the HTTP status, or null. */
-interface Outcome {
-  readonly refusal: number | null;
-  readonly message: string;
 }
 
 function kindsOf({ type }: ListingQuery): readonly boolean[] {

@@ -1,8 +1,9 @@
 import type { ResourceId } from '../../protocol/endpoints.ts';
 import type { HoldingLimits } from '../holdings.ts';
-import { notFound } from '../refusal.ts';
+import { notFound, Refusal } from '../refusal.ts';
 import type { NameRules } from '../repository.ts';
 import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from '../rows.ts';
+import type { GroupOutcome } from './grouped-calls.ts';
 
 /** Rows as `pg` returns them, and the server's rows made of them. */
 
@@ -118,6 +119,27 @@ export function versionRow(row: SqlVersion): VersionRow {
     mediaType: row.media_type,
     sizeBytes: row.size_bytes,
   };
+}
+
+/** Of one call of a group. `refusal`: the HTTP status, or null. */
+export interface SqlOutcome {
+  readonly refusal: number | null;
+  readonly message: string;
+  readonly has_waited: boolean;
+}
+
+/** No row: the group has waited until it may run. */
+export function groupOutcome<Row extends SqlOutcome, Answer>(
+  rows: readonly Row[],
+  answerOf: (row: Row) => Answer,
+): GroupOutcome<Answer> {
+  const answers = rows.map(
+    (row): PromiseSettledResult<Answer> =>
+      row.refusal === null
+        ? { status: 'fulfilled', value: answerOf(row) }
+        : { status: 'rejected', reason: new Refusal(row.refusal, row.message) },
+  );
+  return { answers, hasWaited: rows[0]?.has_waited ?? true };
 }
 
 export interface SqlShare {

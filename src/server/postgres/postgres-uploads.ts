@@ -14,11 +14,19 @@ import { Turns } from '../turns.ts';
 import { ArrivingPart, PART_BYTES, SMALL_BYTES_MAX } from './arriving-part.ts';
 import { BatchedCalls } from './batched-calls.ts';
 import { GatheredBytes } from './gathered-bytes.ts';
-import { GroupedCalls } from './grouped-calls.ts';
+import { GroupedCalls, type GroupOutcome } from './grouped-calls.ts';
 import { newObjectKey, newObjectName } from './object-name.ts';
 import { PartBuffers } from './part-buffers.ts';
 import type { Postgres } from './postgres.ts';
-import { checkId, type SqlLimits, type SqlVersion, sqlLimits, versionRow } from './postgres-rows.ts';
+import {
+  checkId,
+  groupOutcome,
+  type SqlLimits,
+  type SqlOutcome,
+  type SqlVersion,
+  sqlLimits,
+  versionRow,
+} from './postgres-rows.ts';
 
 /**
  * Receives uploads in parts: each part becomes an object of its own, recorded before its first byte and again, as a part
@@ -156,8 +164,8 @@ export class PostgresUploads implements UploadRules {
     await this.#saves.call(id.uid, { session, local: id.local, place, createdMs, bytes: Buffer.concat(chunks) });
   }
 
-  async #saveTogether(saves: readonly Save[], uid: string, gathers: boolean): Promise<PromiseSettledResult<void>[]> {
-    const rows = await this.#postgres.keptRows<{ refusal: number | null; message: string }>(
+  async #saveTogether(saves: readonly Save[], uid: string, gathers: boolean): Promise<GroupOutcome<void>> {
+    const rows = await this.#postgres.keptRows<SqlOutcome>(
       'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
       saves.map(({ session }) => session.uid),
       saves.map(({ session }) => session.refreshToken),
@@ -175,11 +183,7 @@ export class PostgresUploads implements UploadRules {
       this.#limits,
       gathers,
     );
-    return rows.map(({ refusal, message }) =>
-      refusal === null
-        ? { status: 'fulfilled', value: undefined }
-        : { status: 'rejected', reason: new Refusal(refusal, message) },
-    );
+    return groupOutcome(rows, () => undefined);
   }
 
   async #saveLarge(session: Session, file: ResourceId, exchange: Exchange): Promise<void> {

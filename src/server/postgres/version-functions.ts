@@ -223,9 +223,10 @@ export const VERSION_FUNCTIONS = `
     callers text[], refresh_tokens text[], all_sign_outs integer[], the_uid text, files text[], places bigint[],
     suffixes text[], new_blobs text[], all_created_ms bigint[], contents bytea[], hashes text[], kept bigint, now_ms bigint,
     limits bigint[], gathers boolean
-  ) RETURNS TABLE (refusal integer, message text) LANGUAGE plpgsql AS $$
+  ) RETURNS TABLE (refusal integer, message text, has_waited boolean) LANGUAGE plpgsql AS $$
   BEGIN
-    IF NOT take_turn(the_uid, gathers) THEN RETURN; END IF;
+    has_waited := take_turn(the_uid, gathers);
+    IF has_waited AND gathers THEN RETURN; END IF;
     FOR i IN 1..cardinality(callers) LOOP
       BEGIN
         PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], the_uid, files[i], places[i], suffixes[i],

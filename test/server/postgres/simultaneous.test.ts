@@ -115,6 +115,43 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
     expect(new Set(entries.map(({ createdMs }) => createdMs)).size).toBe(1);
   });
 
+  test('a creation is held back for the callers of a group that waited for another server, and shares their commit', async () => {
+    const parent = await newFolder('p');
+    await first.rows('SELECT lock_account($1)', account.uid);
+    await first.rows('SAVEPOINT before_turn');
+    await first.rows('SELECT take_turn($1, false)', account.uid);
+    const early = newFile(parent, 'early');
+    await until(isWaiting);
+    await first.rows('ROLLBACK TO before_turn');
+    // The group is sent again, and has the turn.
+    const isLocked = "SELECT FROM pg_locks WHERE NOT granted AND locktype = 'transactionid'";
+    await until(async () => (await observer.row(isLocked)) !== undefined);
+    const late = newFile(parent, 'late');
+    await first.rows('COMMIT');
+    await early;
+    // A group has one time.
+    backEnd.clock.advance(1);
+    await Promise.all([late, newFile(parent, 'again')]);
+    const { entries } = await backEnd.rules.repository.list(account.uid, parent, ALL);
+    const [ofEarly, ofLate, ofAgain] = entries.map(({ createdMs }) => createdMs);
+    expect([ofLate, ofAgain]).toEqual([Number(ofEarly) + 1, Number(ofEarly) + 1]);
+  });
+
+  test('a group reports whether it waited for the turn of its account', async () => {
+    const addOne = (postgres: Postgres, name: string): Promise<{ has_waited: boolean }> =>
+      postgres.one(
+        `SELECT has_waited FROM add_entries(ARRAY[$1], $1, ARRAY['2'], ARRAY[true], ARRAY[$2], ARRAY[$2],
+          ARRAY['text/plain'], ARRAY[NULL], ARRAY['1'], 'any', 0, '{1000000,1000,10,16777216}', false)`,
+        account.uid,
+        name,
+      );
+    expect(await addOne(first, 'one')).toEqual({ has_waited: false });
+    const second = addOne(observer, 'two');
+    await until(isWaiting);
+    await first.rows('COMMIT');
+    expect(await second).toEqual({ has_waited: true });
+  });
+
   test('a second creation at the top level waits for the first', async () => {
     await first.rows(
       `SELECT add_entry($1, $1, 'folders', false, 'one', 'hash', NULL, 'sync', NULL, '1', 'any', 0)`,
