@@ -112,7 +112,12 @@ function receiverTested() {
   symlinkSync(join(root, 'node_modules'), join(tree, 'node_modules'));
   symlinkSync(join(build, 'sanitized'), join(tree, 'native-deps/fuse-kernel/build'));
   const { logs, env } = reporting('receiver');
-  const files = ['test/transfer/direct-downloads', 'test/remote/receiver'];
+  const files = [
+    'test/transfer/direct-downloads',
+    'test/remote/receiver',
+    'test/remote/records',
+    'test/remote/tls-downloads',
+  ];
   const words = ['run', '--project', 'unit', '--pool', 'forks', ...files];
   const tests = spawnSync(process.execPath, [join(root, 'node_modules/vitest/vitest.mjs'), ...words], {
     cwd: tree,

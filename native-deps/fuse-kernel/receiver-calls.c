@@ -141,12 +141,31 @@ static napi_value answered(napi_env env, struct call *call, double result) {
 
 static int fd_of(int64_t number) { return number < 0 || number > INT_MAX ? -1 : (int)number; }
 
-/* adopt(fd): duplicates and serves a connected socket. @returns the line's number, or a negative errno */
+/* @returns NULL with errno; the argument errors are EINVAL */
+static struct records *records_of(napi_env env, const struct call *call) {
+  void *keys, *early;
+  size_t keys_length, early_length;
+  errno = EINVAL;
+  if (napi_get_typedarray_info(env, call->values[2], NULL, &keys_length, &keys, NULL, NULL) != napi_ok) return NULL;
+  if (napi_get_typedarray_info(env, call->values[3], NULL, &early_length, &early, NULL, NULL) != napi_ok) return NULL;
+  if (call->numbers[1] < 0 || call->numbers[1] > INT_MAX) return NULL;
+  return records_new((int)call->numbers[1], keys, keys_length, early, early_length);
+}
+
+/*
+ * adopt(fd, suite, keys, early): duplicates and serves a connected socket; without TLS `keys` is null. `keys` and `early` as in records.h.
+ * @returns the line's number, or a negative errno
+ */
 static napi_value adopt(napi_env env, napi_callback_info info) {
   struct call call;
-  if (!called(env, info, 1, &call)) return number_of(env, -EBADF);
-  struct line *line = receiver_adopt(call.receiver, fd_of(call.numbers[0]));
-  return answered(env, &call, line == NULL ? -errno : (double)line->id);
+  if (!called(env, info, 4, &call)) return number_of(env, -EBADF);
+  napi_valuetype type;
+  bool is_plain = napi_typeof(env, call.values[2], &type) == napi_ok && type == napi_null;
+  struct records *records = is_plain ? NULL : records_of(env, &call);
+  struct line *line = is_plain || records != NULL ? receiver_adopt(call.receiver, fd_of(call.numbers[0]), records) : NULL;
+  int failure = errno;
+  if (line == NULL) records_free(records);
+  return answered(env, &call, line == NULL ? -failure : (double)line->id);
 }
 
 /* ask(line, request): sends it on an idle line. @returns 0, or a negative errno */
@@ -202,12 +221,17 @@ static napi_value close_all(napi_env env, napi_callback_info info) {
   return number_of(env, 0);
 }
 
-/* openReceiver(onNews): onNews(line, phase, at, bytes) receives the messages. @returns the receiver, or a negative errno */
+/*
+ * openReceiver(onNews): onNews(line, phase, at, bytes) receives the messages. @returns the receiver, or a negative errno. `isTls`: whether it can
+ * decrypt
+ */
 static napi_value open_receiver(napi_env env, napi_callback_info info) {
-  napi_value argv[1], object, name;
+  napi_value argv[1], object, name, is_tls;
   size_t argc = 1;
   TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
   TRY_NAPI(napi_create_object(env, &object));
+  TRY_NAPI(napi_get_boolean(env, records_are_supported(), &is_tls));
+  TRY_NAPI(napi_set_named_property(env, object, "isTls", is_tls));
   TRY_NAPI(napi_create_string_utf8(env, "receiver", NAPI_AUTO_LENGTH, &name));
   struct held *held = calloc(1, sizeof *held);
   if (held == NULL) return number_of(env, -ENOMEM);

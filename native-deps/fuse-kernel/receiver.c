@@ -1,6 +1,7 @@
 /*
- * Bodies of plain HTTP responses, from their sockets into files without passing through V8 (ADR 20). One thread receives for all
- * connections ("lines"), two blocks at a time into one buffer, which stays in the CPU cache between recv, write and checksum.
+ * Bodies of HTTP responses, from their sockets into files without passing through V8 (ADR 20). One thread receives for all
+ * connections ("lines"), two blocks at a time into one buffer, which stays in the CPU cache between recv, write and checksum. With TLS, it
+ * decrypts them in between (records.c).
  *
  * Of HTTP it knows only the empty line that ends a head. It decides nothing: JavaScript sets deadlines, interprets responses and assigns
  * lines (src/remote/http/direct-downloads.ts).
@@ -22,12 +23,13 @@
 /* Received and written in one step, limited by the CPU's own cache: two blocks take a tenth less time than one. */
 #define STEP_BYTES (2 * BLOCK_BYTES)
 /*
- * JavaScript gets a message about a body after this many bytes or this much time, and immediately at its end. Each message costs two threads
- * time: on a fast line the bytes decide, on a slow one the time.
+ * JavaScript gets a message about a body after this many bytes or this much time, and immediately after its first block and at its end. Each
+ * message costs two threads time: on a fast line the bytes decide, on a slow one the time.
  */
 #define POST_BYTES (1024 * 1024)
-#define POST_NS 1000000L
-#define POST_MS 1
+#define POST_NS 4000000L
+/* How long the thread waits while a message or an unfinished step is pending. */
+#define WAIT_MS 1
 /* How often, under load, the lines are checked for an unfinished step: fast lines take several meanwhile. */
 #define LOOK_NS 10000000L
 #define EVENTS_MAX 16
@@ -53,6 +55,18 @@ struct line *receiver_line(struct receiver *r, uint32_t id) {
 static int arm(struct receiver *r, struct line *line, uint32_t events) {
   struct epoll_event event = {.events = events | EPOLLRDHUP | EPOLLONESHOT, .data.u32 = line->id};
   return epoll_ctl(r->epoll, EPOLL_CTL_MOD, line->fd, &event) == 0 ? 0 : -errno;
+}
+
+/* As recv(2), of decrypted bytes. */
+static ssize_t receive(struct line *line, void *to, size_t room) {
+  return line->records == NULL ? recv(line->fd, to, room, MSG_DONTWAIT) : records_recv(line->records, line->fd, to, room);
+}
+
+/* Whether `receive` would return without the socket. */
+static bool is_decrypted(const struct line *line) { return line->records != NULL && records_missing(line->records, 1, 1) == 0; }
+
+static void count_received(struct line *line, size_t bytes) {
+  line->received = line->records == NULL ? line->received + bytes : records_received(line->records);
 }
 
 static void post(struct receiver *r, struct line *line) {
@@ -92,11 +106,12 @@ void receiver_forget(struct receiver *r, struct line *line) {
   struct line **at = &r->lines;
   while (*at != line) at = &(*at)->next;
   *at = line->next;
+  records_free(line->records);
   free(line->checksums);
   free(line);
 }
 
-struct line *receiver_adopt(struct receiver *r, int fd) {
+struct line *receiver_adopt(struct receiver *r, int fd, struct records *records) {
   struct line *line = calloc(1, sizeof *line);
   if (line == NULL) return NULL;
   line->id = ++r->ids;
@@ -111,6 +126,7 @@ struct line *receiver_adopt(struct receiver *r, int fd) {
     errno = failure;
     return NULL;
   }
+  line->records = records;
   line->next = r->lines;
   r->lines = line;
   return line;
@@ -123,9 +139,9 @@ void receiver_drop(struct receiver *r, struct line *line) {
 }
 
 /* Whether the line is usable: the peer has not closed it, and sent no unrequested bytes, which would be read as the next response. */
-static bool is_quiet(const struct line *line) {
+static bool is_quiet(struct line *line) {
   unsigned char byte;
-  ssize_t n = recv(line->fd, &byte, 1, MSG_DONTWAIT | MSG_PEEK);
+  ssize_t n = receive(line, &byte, 1); /* The records of a line may be tickets for another session, without a byte. */
   return n < 0 && (errno == EAGAIN || errno == EINTR);
 }
 
@@ -137,7 +153,8 @@ static void look_at_idle(struct receiver *r, struct line *line) {
 int receiver_ask(struct receiver *r, struct line *line, const void *request, size_t length) {
   if (line->phase == OVER || (line->phase == IDLE && !is_quiet(line))) return -ECONNRESET;
   if (line->phase != IDLE) return -EBUSY;
-  ssize_t sent = send(line->fd, request, length, MSG_DONTWAIT | MSG_NOSIGNAL);
+  bool is_plain = line->records == NULL;
+  ssize_t sent = is_plain ? send(line->fd, request, length, MSG_DONTWAIT | MSG_NOSIGNAL) : records_send(line->records, line->fd, request, length);
   if (sent != (ssize_t)length) return sent < 0 ? -errno : -EAGAIN;
   line->phase = HEAD;
   line->early_have = line->head_length = 0;
@@ -147,8 +164,9 @@ int receiver_ask(struct receiver *r, struct line *line, const void *request, siz
 
 static void receive_head(struct receiver *r, struct line *line) {
   size_t room = sizeof line->early - line->early_have;
-  ssize_t n = recv(line->fd, line->early + line->early_have, room < HEAD_READ_BYTES ? room : HEAD_READ_BYTES, MSG_DONTWAIT);
+  ssize_t n = receive(line, line->early + line->early_have, room < HEAD_READ_BYTES ? room : HEAD_READ_BYTES);
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) {
+    count_received(line, 0);
     arm(r, line, EPOLLIN);
     return;
   }
@@ -156,7 +174,7 @@ static void receive_head(struct receiver *r, struct line *line) {
     fail(r, line);
     return;
   }
-  line->received += (uint64_t)n;
+  count_received(line, (size_t)n);
   line->early_have += (size_t)n;
   const unsigned char *end = memmem(line->early, line->early_have, "\r\n\r\n", 4);
   if (end != NULL) {
@@ -166,7 +184,8 @@ static void receive_head(struct receiver *r, struct line *line) {
   } else if (line->early_have == sizeof line->early) {
     fail(r, line);
   } else {
-    arm(r, line, EPOLLIN);
+    /* The rest may be decrypted already. */
+    arm(r, line, is_decrypted(line) ? EPOLLIN | EPOLLOUT : EPOLLIN);
   }
 }
 
@@ -176,11 +195,16 @@ static size_t left_of(const struct line *line, size_t unit) {
   return (size_t)(left < whole ? left : whole);
 }
 
-/* Sets how many bytes wake the thread. If that many have arrived when it is lowered, an event follows immediately. */
-static void wait_for(struct line *line, size_t bytes) {
-  int low = bytes == 0 ? 1 : (int)bytes;
-  if (low == line->low_water) return;
-  if (setsockopt(line->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low) == 0) line->low_water = low;
+/*
+ * Sets how many bytes of the body wake the thread. If that many have arrived when it is lowered, an event follows immediately.
+ * @returns whether they were received and decrypted before: then the socket may bring no more, and no event
+ */
+static bool wait_for(struct line *line, size_t bytes) {
+  size_t early = line->early_have - line->head_length, missing = bytes > early ? bytes - early : 0;
+  if (missing > 0 && line->records != NULL) missing = records_missing(line->records, missing, line->end - line->at - early);
+  int low = missing == 0 ? 1 : (int)missing;
+  if (low != line->low_water && setsockopt(line->fd, SOL_SOCKET, SO_RCVLOWAT, &low, sizeof low) == 0) line->low_water = low;
+  return missing == 0;
 }
 
 /* A partial step must not wait for its rest if no bytes arrive, on any line or on this one: a reader may be waiting for its block. */
@@ -206,11 +230,10 @@ int receiver_land(struct receiver *r, struct line *line, int file, uint64_t posi
   line->checksums_have = 0;
   line->checksum = 0;
   line->checksum_is_whole = position % BLOCK_BYTES == 0;
-  line->at = line->looked_at = line->posted_to = position;
+  line->start = line->at = line->looked_at = line->posted_to = position;
   line->end = position + length;
   line->phase = BODY;
-  size_t early = line->early_have - line->head_length, block = left_of(line, BLOCK_BYTES);
-  wait_for(line, early < block ? block - early : 1);
+  wait_for(line, left_of(line, BLOCK_BYTES));
   /* Immediately: bytes that came with the head wait for nothing. */
   return arm(r, line, EPOLLIN | EPOLLOUT);
 }
@@ -245,7 +268,7 @@ static void landed(struct line *line, const unsigned char *bytes, size_t length)
 /* Up to one step, received and written without the lock. */
 static void receive_body(struct receiver *r, struct line *line) {
   size_t room = left_of(line, STEP_BYTES), early = line->early_have - line->head_length, have = early < room ? early : room;
-  int fd = line->fd, file = line->file;
+  int file = line->file;
   uint64_t at = line->at;
   memcpy(r->buffer, line->early + line->head_length, have);
   line->head_length += have;
@@ -254,14 +277,14 @@ static void receive_body(struct receiver *r, struct line *line) {
 
   bool is_over = false;
   if (have < room) {
-    ssize_t n = recv(fd, r->buffer + have, room - have, MSG_DONTWAIT);
+    ssize_t n = receive(line, r->buffer + have, room - have);
     if (n > 0) have += (size_t)n;
     else is_over = n == 0 || (errno != EAGAIN && errno != EINTR);
   }
   bool is_written = write_all(file, r->buffer, have, at);
 
   pthread_mutex_lock(&r->lock);
-  line->received += have - early;
+  count_received(line, have - early);
   if (is_written) landed(line, r->buffer, have);
   if (!is_written) {
     fail(r, line);
@@ -272,16 +295,17 @@ static void receive_body(struct receiver *r, struct line *line) {
     line->phase = IDLE;
     post(r, line);
     /* More bytes than announced: the next response would not start where it should. */
-    if (line->early_have > line->head_length) fail(r, line);
+    if (line->early_have > line->head_length || is_decrypted(line)) fail(r, line);
     else arm(r, line, EPOLLIN);
   } else if (is_over) {
     fail(r, line);
   } else {
-    if (line->at - line->posted_to >= POST_BYTES) post(r, line);
+    bool is_first = line->posted_to == line->start && line->checksums_have > 0;
+    if (is_first || line->at - line->posted_to >= POST_BYTES) post(r, line);
     else if (r->unposted_ns == 0) r->unposted_ns = now_ns();
-    wait_for(line, left_of(line, STEP_BYTES));
+    bool is_here = wait_for(line, left_of(line, STEP_BYTES));
     r->is_patient = true;
-    arm(r, line, EPOLLIN);
+    arm(r, line, is_here ? EPOLLIN | EPOLLOUT : EPOLLIN);
   }
 }
 
@@ -298,7 +322,7 @@ static void *run(void *argument) {
   pthread_setname_np(pthread_self(), "receiver");
   pthread_mutex_lock(&r->lock);
   while (!r->is_closed) {
-    int timeout_ms = r->unposted_ns == 0 && !r->is_patient ? -1 : POST_MS;
+    int timeout_ms = r->unposted_ns == 0 && !r->is_patient ? -1 : WAIT_MS;
     pthread_mutex_unlock(&r->lock);
     struct epoll_event events[EVENTS_MAX];
     int count = epoll_wait(r->epoll, events, EVENTS_MAX, timeout_ms);

@@ -3,6 +3,7 @@
 #define CFS_RECEIVER_H
 
 #include "fuse-kernel.h"
+#include "records.h"
 
 #include <pthread.h>
 
@@ -24,10 +25,11 @@ struct line {
   struct line *next, *next_news;
   uint32_t id;
   int fd, file;
+  struct records *records; /* NULL for a connection without TLS */
   enum phase phase;
   bool is_dropped, is_news;
   uint64_t received;     /* bytes since it was adopted */
-  uint64_t at, end;      /* of the body: position of its next byte, and its end */
+  uint64_t start, at, end; /* of the body: position of its first and of its next byte, and its end */
   uint64_t posted_to;      /* position in the last message to JavaScript */
   uint64_t looked_at;    /* position at the last check */
   int low_water;         /* this many bytes wake the thread */
@@ -58,8 +60,8 @@ struct receiver {
 struct receiver *receiver_open(struct receiver *zeroed);
 /* Ends the thread, closes and frees all lines; no write follows. Only the first call has an effect. */
 void receiver_close(struct receiver *r);
-/* A line on a duplicate of `fd`. @returns NULL, with errno */
-struct line *receiver_adopt(struct receiver *r, int fd);
+/* A line on a duplicate of `fd`. `records` become its own if it succeeds. @returns NULL, with errno */
+struct line *receiver_adopt(struct receiver *r, int fd, struct records *records);
 /* @returns NULL for a line that no longer exists, or is dropped */
 struct line *receiver_line(struct receiver *r, uint32_t id);
 /* Sends a request on an idle line. -EAGAIN if the socket did not take all of it; -ECONNRESET if it ended, or sent unrequested bytes. */

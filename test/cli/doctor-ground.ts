@@ -119,17 +119,11 @@ export class Authority {
 
   /** @param life first and last day as `20200101000000Z` @param name of the certificate, as a subjectAltName */
   serve(
-    life: readonly [string, string] = ['20200101000000Z', '20490101000000Z'],
-    name = 'IP:127.0.0.1',
+    life?: readonly [string, string],
+    name?: string,
   ): Promise<{ readonly origin: string; requests(): number; close(): void }> {
-    const alternative = `subjectAltName=${name}`;
-    this.#openssl('req', ...KEY, '-keyout', 's.key', '-out', 's.csr', '-subj', '/CN=s', '-addext', alternative);
-    const dates = ['-startdate', life[0], '-enddate', life[1]];
-    const paths = ['-config', 'ca.cnf', '-cert', 'ca.pem', '-keyfile', 'ca.key', '-in', 's.csr', '-out', 's.pem'];
-    this.#openssl('ca', '-batch', '-notext', ...paths, ...dates);
-    const tls = { key: readFileSync(this.#path('s.key')), cert: readFileSync(this.#path('s.pem')) };
     let asked = 0;
-    const server = createTlsServer(tls, async (request, response) => {
+    const server = createTlsServer(this.certify(life, name), async (request, response) => {
       asked++;
       // As the service: it tells a sign-in that it does not know from a request without one.
       response.writeHead((await text(request)).includes('<tokenAuthRequest/>') ? 400 : 401).end();
@@ -140,6 +134,19 @@ export class Authority {
         resolve({ origin, requests: () => asked, close: () => void server.close() });
       });
     });
+  }
+
+  /** A key and its certificate. Parameters as of `serve`. */
+  certify(
+    life: readonly [string, string] = ['20200101000000Z', '20490101000000Z'],
+    name = 'IP:127.0.0.1',
+  ): { readonly key: Buffer; readonly cert: Buffer } {
+    const alternative = `subjectAltName=${name}`;
+    this.#openssl('req', ...KEY, '-keyout', 's.key', '-out', 's.csr', '-subj', '/CN=s', '-addext', alternative);
+    const dates = ['-startdate', life[0], '-enddate', life[1]];
+    const paths = ['-config', 'ca.cnf', '-cert', 'ca.pem', '-keyfile', 'ca.key', '-in', 's.csr', '-out', 's.pem'];
+    this.#openssl('ca', '-batch', '-notext', ...paths, ...dates);
+    return { key: readFileSync(this.#path('s.key')), cert: readFileSync(this.#path('s.pem')) };
   }
 
   #path(name: string): string {

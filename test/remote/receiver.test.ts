@@ -49,7 +49,7 @@ async function line(): Promise<{ id: number; peer: Socket; heard: LineNews[] }> 
   await until(() => peers.length > before, 'the other end');
   const heard: LineNews[] = [];
   const { fd } = (socket as unknown as { _handle: { fd: number } })._handle;
-  const id = receiver.adopt(fd, (news) => heard.push(news));
+  const id = receiver.adopt(fd, null, (news) => heard.push(news));
   socket.destroy();
   return { id, peer: peers.at(-1) as Socket, heard };
 }
@@ -175,7 +175,8 @@ describe.skipIf(missing !== null)(titled('a download', missing), () => {
     const { port } = server.address() as AddressInfo;
     const deadlines = { connectMs: 60_000, answerMs: 60_000, bodyMs: 60_000 };
     const origin = lookup === undefined ? `http://127.0.0.1:${port}` : 'http://the-service.invalid';
-    return new DirectDownloads({ receiver, clock: systemClock, origin, deadlines, names: new NameLookup(lookup) });
+    const names = new NameLookup(lookup);
+    return new DirectDownloads({ receiver, clock: systemClock, origin, trust: null, deadlines, names });
   }
 
   function download(other: Partial<Download> = {}): Download {

@@ -1,4 +1,5 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { createServer as createTlsServer, type TlsOptions } from 'node:tls';
 
 /** A request as it came over the line. */
 export interface SeenRequest {
@@ -45,16 +46,18 @@ export class ScriptedServer {
   #counted = 0;
   #issued = 0;
 
-  static async start(): Promise<ScriptedServer> {
-    const server = createServer();
+  /** @param certified key and certificate of a server with TLS */
+  static async start(certified: TlsOptions | null = null): Promise<ScriptedServer> {
+    const server = certified === null ? createServer() : createTlsServer(certified);
     await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-    return new ScriptedServer(server);
+    return new ScriptedServer(server, certified !== null);
   }
 
-  constructor(server: Server) {
+  constructor(server: Server, isTls = false) {
     this.#server = server;
-    this.baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
-    server.on('connection', (socket) => this.#accept(socket));
+    this.baseUrl = `${isTls ? 'https' : 'http'}://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    if (!isTls) server.on('connection', (socket: Socket) => this.#accept(socket));
+    else this.#acceptSecured();
   }
 
   url(path: string): string {
@@ -64,6 +67,26 @@ export class ScriptedServer {
   async close(): Promise<void> {
     for (const socket of this.#sockets) socket.destroy();
     await new Promise((resolve) => this.#server.close(resolve));
+  }
+
+  /** A connection with TLS can be reset too: by the one below it. */
+  #acceptSecured(): void {
+    const below = new Map<number | undefined, Socket>();
+    this.#server.on('connection', (socket: Socket) => {
+      const { remotePort } = socket;
+      below.set(
+        remotePort,
+        socket.on('error', () => {}).on('close', () => below.delete(remotePort)),
+      );
+    });
+    this.#server.on('secureConnection', (socket: Socket) => {
+      const connection = below.get(socket.remotePort);
+      socket.resetAndDestroy = () => {
+        connection?.resetAndDestroy();
+        return socket;
+      };
+      this.#accept(socket);
+    });
   }
 
   #accept(socket: Socket): void {

@@ -1,4 +1,5 @@
 import { connect, isIP, type LookupFunction, type OnReadOpts, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
 import { type SecureContext, type TLSSocket, connect as tlsConnect } from 'node:tls';
 import { type ServiceProxy, unbracketed } from '../../base/proxy.ts';
 import { certificateFault, systemCode } from '../certificate-failure.ts';
@@ -144,7 +145,13 @@ export class Connector {
   }
 }
 
-function encrypt(socket: Socket, host: string, secureContext: SecureContext, session: Buffer | undefined): TLSSocket {
+/** The one place that says what is verified: the authority and the name of the certificate. */
+export function encrypt(
+  socket: Duplex,
+  host: string,
+  secureContext: SecureContext,
+  session: Buffer | undefined,
+): TLSSocket {
   return tlsConnect({
     socket,
     host,

@@ -2,9 +2,11 @@ import { connect, type Socket } from 'node:net';
 import type { Clock } from '../../base/clock.ts';
 import { unbracketed } from '../../base/proxy.ts';
 import type { Extent } from '../../base/vocabulary.ts';
+import type { TrustStore } from '../trust-store.ts';
 import { type AnswerHead, plainHead } from './answer-head.ts';
+import { Handshake, UNSUITABLE } from './handshake.ts';
 import { attemptMs, type NameLookup } from './name-lookup.ts';
-import { GONE, HEAD_READ, IDLE, type LineNews, OVER, type Receiver } from './receiver.ts';
+import { GONE, HEAD_READ, IDLE, type LineNews, OVER, type Receiver, type RecordKeys } from './receiver.ts';
 
 /** Keep-alive of an idle connection, unless the peer announces a shorter one. A margin covers a request in transit. */
 const KEEP_ALIVE_MS = 30_000;
@@ -40,14 +42,16 @@ interface Parts {
   readonly clock: Clock;
   /** The service's. */
   readonly origin: string;
+  /** The authorities of a service with TLS; null without. */
+  readonly trust: TrustStore | null;
   readonly names: NameLookup;
   readonly deadlines: { readonly connectMs: number; readonly answerMs: number; readonly bodyMs: number };
 }
 
 /**
- * Downloads that the addon's receiver writes into files (ADR 20), from a service without TLS. Anything but the expected
- * plain response ends the direct attempt: a refusal, a redirect, another kind of response, a failed or silent
- * connection. The ordinary path then requests the remainder and handles the failure.
+ * Downloads that the addon's receiver writes into files (ADR 20). Anything but the expected plain response ends the
+ * direct attempt: a refusal, a redirect, another kind of response, a failed or silent connection, a certificate that
+ * does not convince. The ordinary path then requests the remainder and handles the failure.
  *
  * There is no limit on connections here: callers first take a slot of the transfer queue, which has as many slots as
  * there may be connections.
@@ -73,8 +77,7 @@ export class DirectDownloads {
   /** Never rejects. @returns the end of the bytes of the extent in the file; nothing is written after it resolves */
   async bring(download: Download): Promise<number> {
     const { extent, signal } = download;
-    const { clock, origin } = this.#parts;
-    const head = headOf(origin, download);
+    const head = headOf(this.#parts.origin, download);
     if (head === null || signal.aborted) return extent.start;
     this.#run(1);
     try {
@@ -84,7 +87,7 @@ export class DirectDownloads {
         const at = (await line?.bring(head, download)) ?? extent.start;
         // The peer closed the idle connection: that is not a failure of the service.
         if (used?.wasClosedBefore && !signal.aborted && !this.#isClosed) continue;
-        if (at < extent.end && !signal.aborted) this.#restsUntilMs = clock.elapsedMs() + REST_MS;
+        if (at < extent.end && !signal.aborted) this.#rest();
         return at;
       }
     } finally {
@@ -101,14 +104,23 @@ export class DirectDownloads {
 
   async #connected(signal: AbortSignal): Promise<Line | null> {
     if (this.#isClosed) return null;
-    const socket = connecting(this.#parts);
+    const { trust, clock, deadlines } = this.#parts;
+    const handshake = trust === null ? null : new Handshake(hostOf(this.#parts.origin), trust.context);
+    const socket = connecting(this.#parts, handshake);
     this.#connecting.add(socket);
+    const stop = (): void => void socket.destroy();
+    signal.addEventListener('abort', stop, { once: true });
+    if (signal.aborted) stop();
+    const cancelTimer = clock.after(deadlines.connectMs, stop);
     try {
-      if (!(await isConnected(socket, signal))) return null;
+      if (!(await isConnected(socket))) return null;
+      const keys = handshake === null ? null : await handshake.keys(socket);
+      if (keys === UNSUITABLE) this.#restsUntilMs = Number.POSITIVE_INFINITY;
+      if (keys === UNSUITABLE || (handshake !== null && keys === null)) return null;
       // Node only connects: the receiver keeps a duplicate of the descriptor, which Node does not expose.
       const { fd = -1 } = (socket as unknown as { readonly _handle: { readonly fd?: number } })._handle;
-      if (fd < 0 || this.#isClosed) return null;
-      const line: Line = new Line(this.#parts, fd, {
+      if (fd < 0 || this.#isClosed || signal.aborted) return null;
+      const line: Line = new Line(this.#parts, fd, keys, {
         idle: () => void this.#idle.push(line),
         over: () => this.#forget(line),
       });
@@ -116,9 +128,15 @@ export class DirectDownloads {
     } catch {
       return null; // out of descriptors
     } finally {
+      cancelTimer();
+      signal.removeEventListener('abort', stop);
       this.#connecting.delete(socket);
       socket.destroy();
     }
+  }
+
+  #rest(): void {
+    this.#restsUntilMs = Math.max(this.#restsUntilMs, this.#parts.clock.elapsedMs() + REST_MS);
   }
 
   #forget(line: Line): void {
@@ -156,12 +174,12 @@ class Line {
   #cancelTimer: () => void = () => {};
 
   /** @throws FsError where the connection cannot be taken over */
-  constructor(parts: Parts, fd: number, on: { idle: () => void; over: () => void }) {
+  constructor(parts: Parts, fd: number, keys: RecordKeys | null, on: { idle: () => void; over: () => void }) {
     this.#receiver = parts.receiver;
     this.#clock = parts.clock;
     this.#deadlines = parts.deadlines;
     this.#on = on;
-    this.#id = parts.receiver.adopt(fd, (news) => this.#hear(news));
+    this.#id = parts.receiver.adopt(fd, keys, (news) => this.#hear(news));
   }
 
   bring(head: Uint8Array, download: Download): Promise<number> {
@@ -273,27 +291,32 @@ class Line {
   }
 }
 
-function connecting({ origin, names, deadlines }: Parts): Socket {
-  const { hostname, port } = new URL(origin);
-  const to = { host: unbracketed(hostname), port: port === '' ? 80 : Number(port) };
-  const how = { lookup: names.lookup, autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs) };
-  const socket = connect({ ...to, ...how }, () => names.connected(to.host, socket.remoteAddress));
-  socket.pause(); // Node must not read from it.
-  socket.setTimeout(deadlines.connectMs, () => socket.destroy());
+function connecting({ origin, trust, names, deadlines }: Parts, handshake: Handshake | null): Socket {
+  const { port } = new URL(origin);
+  const host = hostOf(origin);
+  const socket = connect(
+    {
+      host,
+      port: port === '' ? (trust === null ? 80 : 443) : Number(port),
+      lookup: names.lookup,
+      autoSelectFamilyAttemptTimeout: attemptMs(deadlines.connectMs),
+      ...(handshake !== null && { noDelay: true, onread: handshake.onread }),
+    },
+    () => names.connected(host, socket.remoteAddress),
+  );
+  if (handshake === null) socket.pause(); // Node must not read from it.
   socket.on('error', () => {}); // 'close' follows.
   return socket;
 }
 
-function isConnected(socket: Socket, signal: AbortSignal): Promise<boolean> {
+function hostOf(origin: string): string {
+  return unbracketed(new URL(origin).hostname);
+}
+
+function isConnected(socket: Socket): Promise<boolean> {
   return new Promise((resolve) => {
-    const abort = (): void => void socket.destroy();
-    signal.addEventListener('abort', abort, { once: true });
-    if (signal.aborted) abort();
     socket.on('connect', () => resolve(true));
-    socket.on('close', () => {
-      signal.removeEventListener('abort', abort);
-      resolve(false);
-    });
+    socket.on('close', () => resolve(false));
   });
 }
 

@@ -24,8 +24,20 @@ export interface LineNews {
   readonly bytes: Buffer;
 }
 
+/** What encrypts and decrypts a connection after its TLS handshake. */
+export interface RecordKeys {
+  /** As in native-deps/fuse-kernel/records.c. */
+  readonly suite: number;
+  /** Key and iv of the peer, then our own. */
+  readonly keys: Uint8Array;
+  /** Bytes that were already read from the socket. */
+  readonly early: Uint8Array;
+}
+
 interface NativeReceiver {
-  adopt(fd: number): number;
+  /** Whether Node's OpenSSL is usable. */
+  readonly isTls: boolean;
+  adopt(fd: number, suite: number, keys: Uint8Array | null, early: Uint8Array | null): number;
   ask(line: number, request: Uint8Array): number;
   land(line: number, fd: number, position: number, length: number): number;
   received(line: number): number;
@@ -75,11 +87,18 @@ export class Receiver {
     this.#native = opened as NativeReceiver;
   }
 
+  /** Whether it can decrypt TLS. */
+  get isTls(): boolean {
+    return this.#native.isTls;
+  }
+
   /**
-   * Takes over a connected socket: the caller closes its own descriptor. @returns the line's number · @throws FsError
+   * Takes over a connected socket: the caller closes its own descriptor. @param keys null for a connection without TLS ·
+   * @returns the line's number · @throws FsError
    */
-  adopt(fd: number, hear: (news: LineNews) => void): number {
-    const line = checked('take a connection over', this.#native.adopt(fd));
+  adopt(fd: number, keys: RecordKeys | null, hear: (news: LineNews) => void): number {
+    const { suite = 0, keys: bytes = null, early = null } = keys ?? {};
+    const line = checked('take a connection over', this.#native.adopt(fd, suite, bytes, early));
     this.#hearers.set(line, hear);
     return line;
   }

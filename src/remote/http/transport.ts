@@ -80,7 +80,7 @@ export class Transport {
   readonly #proxy: ServiceProxy | null;
   /** Path prefix and headers for a proxy that is asked in the absolute form. */
   readonly #absolute: { readonly origin: string; readonly headers: Readonly<Record<string, string>> };
-  readonly #isPlain: boolean;
+  readonly #trust: TrustStore | null;
   /** Opened on first use: it starts a thread. */
   #direct: DirectDownloads | null | undefined;
 
@@ -100,7 +100,6 @@ export class Transport {
     const isTls = base.protocol === 'https:';
     this.#names = options.names ?? new NameLookup();
     this.#proxy = loopback ? null : (options.proxy ?? null);
-    this.#isPlain = !isTls && this.#proxy === null;
     this.#absolute =
       this.#proxy !== null && !isTls && !this.#proxy.address.startsWith('socks5:')
         ? { origin: base.origin, headers: proxyAuthorization(this.#proxy) }
@@ -129,6 +128,7 @@ export class Transport {
       });
     };
     const trust = new TrustStore(isTls || isProxyTls ? certificates : () => null);
+    this.#trust = isTls ? trust : null;
     this.#documents = pool();
     // With TLS, Node delivers decrypted data in small chunks of its own.
     this.#data = isTls || isProxyTls ? pool() : pool(this.#reads.onread);
@@ -173,14 +173,16 @@ export class Transport {
     throw new TransportError(cause.message, { neverSent: true, cause });
   }
 
-  /** Downloads that bypass V8; null with TLS, through a proxy, or without the addon. */
+  /** Downloads that bypass V8; null through a proxy, without the addon, or with TLS that it cannot decrypt. */
   get direct(): DirectDownloads | null {
-    if (!this.#isPlain) return null;
+    if (this.#proxy !== null) return null;
     if (this.#direct === undefined) {
-      const [origin, names] = [this.origin, this.#names];
+      const [origin, names, trust] = [this.origin, this.#names, this.#trust];
       const receiver = Receiver.open();
-      const parts = { origin, names, clock: this.#clock, deadlines: this.#deadlines };
-      this.#direct = receiver === null ? null : new DirectDownloads({ receiver, ...parts });
+      const isUsable = trust === null || receiver?.isTls === true;
+      if (!isUsable) receiver?.close();
+      const parts = { origin, names, trust, clock: this.#clock, deadlines: this.#deadlines };
+      this.#direct = receiver !== null && isUsable ? new DirectDownloads({ receiver, ...parts }) : null;
     }
     return this.#direct;
   }
