@@ -2,7 +2,7 @@
 //
 //   npm run soak                    everything: hours
 //   npm run soak -- clients         two mounts and the web: 200 seeds
-//   npm run soak -- continuity      300 deaths of the mount process under load, with --continuity, 1,296 in 12 operations, git, cp, tar, rsync, sqlite3
+//   npm run soak -- continuity      300 deaths of the mount process under load, with --continuity, 1,404 in 13 operations, git, cp, tar, rsync, sqlite3
 //   npm run soak -- standby         200 deaths with --standby=on
 //   npm run soak -- ablations       without each safeguard of --continuity a test fails
 //   npm run soak -- crashes 2000    SIGKILL at every step and at any moment: 2,000 kills; 1,000 by default

@@ -36,6 +36,8 @@ interface Operation {
   check?(api: SyscallProcess, fd: number): Promise<void>;
   /** It writes bytes, and no record. */
   writes?: true;
+  /** While it runs, the disk is slow: the bytes are written in the pool. */
+  onSlowDisk?: true;
 }
 
 const made = async (api: SyscallProcess, name: string, text = name): Promise<number> => {
@@ -49,6 +51,21 @@ const textOf = async (api: SyscallProcess, name: string): Promise<string> => {
   const text = Buffer.from(await api.read(fd, 0, 100)).toString();
   await api.close(fd);
   return text;
+};
+
+const APPEND: Operation = {
+  async prepare(api) {
+    const fd = await api.open('log', O_CREAT | O_WRONLY | O_APPEND);
+    await api.process.writeHere(fd, Buffer.alloc(APPENDED, '1'));
+    return fd;
+  },
+  act: (api, fd) => api.process.writeHere(fd, Buffer.alloc(APPENDED, '2')),
+  names: ['log'],
+  async check(api, fd) {
+    await api.close(fd);
+    expect((await api.stat('log')).sizeBytes).toBe(2 * APPENDED);
+  },
+  writes: true,
 };
 
 /** Each would fail, or do something else, if it were carried out twice. */
@@ -116,20 +133,8 @@ const OPERATIONS: Readonly<Record<string, Operation>> = {
     names: ['file'],
     check: async (api) => expect(await api.listxattr('file')).toEqual([]),
   },
-  append: {
-    async prepare(api) {
-      const fd = await api.open('log', O_CREAT | O_WRONLY | O_APPEND);
-      await api.process.writeHere(fd, Buffer.alloc(APPENDED, '1'));
-      return fd;
-    },
-    act: (api, fd) => api.process.writeHere(fd, Buffer.alloc(APPENDED, '2')),
-    names: ['log'],
-    async check(api, fd) {
-      await api.close(fd);
-      expect((await api.stat('log')).sizeBytes).toBe(2 * APPENDED);
-    },
-    writes: true,
-  },
+  append: APPEND,
+  'append on a slow disk': { ...APPEND, onSlowDisk: true },
 };
 const NAMES = Object.keys(OPERATIONS);
 
@@ -164,8 +169,10 @@ describe.skipIf(missing !== null).each([
     },
   );
 
-  async function dieIn({ prepare, act, names, check, writes }: Operation, death: Death): Promise<void> {
+  async function dieIn(operation: Operation, death: Death): Promise<void> {
+    const { prepare, act, names, check, writes, onSlowDisk } = operation;
     const { mount } = mortal;
+    mortal.isDiskSlow = onSlowDisk === true;
     await mount.run(`mkdir ${++folders}`);
     api = await SyscallProcess.start(`${mount.directory}/${folders}`);
     try {

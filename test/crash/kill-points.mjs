@@ -10,16 +10,19 @@
 //
 // CFS_TEST_NEXT_DEATHS names a file with a list of points, which is read at each step. A process ends at the first point of the list, and
 // removes it: the next one is its successor's. The points `takeover before` and `takeover after` are those of a successor with `--continuity`, around the
-// moment in which it gets the requests that its predecessor left.
+// moment in which it gets the requests that its predecessor left. While a file exists with `.slow` behind that name, the disk is slow.
 
 import diagnostics from 'node:diagnostics_channel';
 import fs from 'node:fs';
 import { createRequire, syncBuiltinESMExports } from 'node:module';
 import { basename } from 'node:path';
+import { promisify } from 'node:util';
 import { BroadcastChannel, isMainThread } from 'node:worker_threads';
 
 const killFile = process.env.CFS_TEST_KILL_FILE;
 const deathsFile = process.env.CFS_TEST_NEXT_DEATHS;
+/** More than the mount waits for the disk before it writes in the pool (src/bytes/write-pace.ts). */
+const SLOW_WRITE_MS = 4;
 const program = basename(process.argv[1] ?? '');
 const isServer = program === 'cfs.js' && process.argv[2] === 'serve' && !process.argv.includes('user');
 
@@ -35,6 +38,10 @@ function nextDeaths() {
 /** Whether some step ends the process. */
 function isArmed() {
   return armed.point !== '' || nextDeaths().length > 0;
+}
+
+function isDiskSlow() {
+  return deathsFile !== undefined && fs.existsSync(`${deathsFile}.slow`);
 }
 
 function die() {
@@ -92,8 +99,10 @@ function placeOf(file) {
 function watchStore() {
   const write = fs.writeSync;
   fs.writeSync = (fd, bytes, offset, length, position) => {
-    const place = isArmed() ? placeOf(fd) : null;
+    const place = isArmed() || isDiskSlow() ? placeOf(fd) : null;
     if (place === null) return write(fd, bytes, offset, length, position);
+    if (place === 'content' && isDiskSlow())
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, SLOW_WRITE_MS);
     if (armed.point === 'record' && place === 'journal' && Buffer.from(bytes).includes(armed.text)) die();
     step(`${place}-write before`);
     if (isTurn(`${place}-write torn`)) {
@@ -103,6 +112,20 @@ function watchStore() {
     const written = write(fd, bytes, offset, length, position);
     step(`${place}-write after`);
     return written;
+  };
+  // Where the disk is slow, bytes are written in the pool (docs/adr/0018-held-up-writes.md).
+  const writeInPool = promisify(fs.write);
+  fs.write[promisify.custom] = async (fd, bytes, offset, length, position) => {
+    const place = isArmed() ? placeOf(fd) : null;
+    if (place === null) return writeInPool(fd, bytes, offset, length, position);
+    step(`${place}-write before`);
+    if (isTurn(`${place}-write torn`)) {
+      write(fd, bytes, offset, Math.floor(length / 2), position);
+      die();
+    }
+    const result = await writeInPool(fd, bytes, offset, length, position);
+    step(`${place}-write after`);
+    return result;
   };
   const of = (what) => (file) => {
     const place = placeOf(file);

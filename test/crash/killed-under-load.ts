@@ -68,6 +68,13 @@ export class MortalMount {
     renameSync(join(this.scratch, 'deaths.new'), join(this.scratch, 'deaths'));
   }
 
+  /** Whether each write to a content file takes some milliseconds. */
+  set isDiskSlow(isSlow: boolean) {
+    const file = join(this.scratch, 'deaths.slow');
+    if (isSlow) writeFileSync(file, '');
+    else rmSync(file, { force: true });
+  }
+
   async dispose(): Promise<void> {
     await this.mount.dispose();
     rmSync(this.scratch, { recursive: true, force: true });
