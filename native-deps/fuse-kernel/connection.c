@@ -655,17 +655,24 @@ static napi_value connection_send_pieces(napi_env env, napi_callback_info info) 
   return number_of(env, -failure);
 }
 
-/* notify(offset, length, queueMax): 1 when queued, 0 when the queue is full. */
+/*
+ * notify(offset, length, queueMax, row): 1 when queued, 0 when the queue is full. `row`: a double of the region that becomes 0 as soon as the
+ * message is written; 0: none.
+ */
 static napi_value connection_notify(napi_env env, napi_callback_info info) {
-  napi_value argv[3];
-  uint32_t offset, length, queue_max;
-  struct connection *c = arguments_of(env, info, 3, argv);
+  napi_value argv[4];
+  uint32_t offset, length, queue_max, row;
+  struct connection *c = arguments_of(env, info, 4, argv);
   if (c == NULL) return number_of(env, 1); /* unmounted: no caches are left to invalidate */
   if (napi_get_value_uint32(env, argv[0], &offset) != napi_ok || napi_get_value_uint32(env, argv[1], &length) != napi_ok ||
-      napi_get_value_uint32(env, argv[2], &queue_max) != napi_ok || (size_t)offset + length > c->region_length) {
+      napi_get_value_uint32(env, argv[2], &queue_max) != napi_ok || napi_get_value_uint32(env, argv[3], &row) != napi_ok ||
+      (size_t)offset + length > c->region_length || row % sizeof(uint64_t) != 0 ||
+      (size_t)row + sizeof(uint64_t) > c->region_length) {
     return number_of(env, 0);
   }
-  return number_of(env, notifier_push(c->notifier, c->region + offset, length, queue_max) ? 1 : 0);
+  /* The region lives until the notifier has ended: it holds the descriptor. */
+  uint64_t *cell = row == 0 ? NULL : (uint64_t *)(c->region + row);
+  return number_of(env, notifier_push(c->notifier, c->region + offset, length, queue_max, cell) ? 1 : 0);
 }
 
 /* counts(): [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots, pool_replies] */

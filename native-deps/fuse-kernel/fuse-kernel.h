@@ -75,8 +75,8 @@ struct notifier_counts {
   uint32_t waiting; /* not written yet */
 };
 struct notifier *notifier_create(int fd);
-/* Copies the message. False when `queue_max` already wait. */
-bool notifier_push(struct notifier *notifier, const void *message, size_t length, uint32_t queue_max);
+/* Copies the message. `row` becomes 0 when it is written, unless NULL. False when `queue_max` already wait. */
+bool notifier_push(struct notifier *notifier, const void *message, size_t length, uint32_t queue_max, uint64_t *row);
 struct notifier_counts notifier_counts(struct notifier *notifier);
 /* Drops waiting messages, wakes the threads, and frees everything when the last has ended; then `after` runs, on any thread. */
 void notifier_close(struct notifier *notifier, void (*after)(void *), void *argument);

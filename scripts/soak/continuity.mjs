@@ -5,14 +5,15 @@ export const files = [
   'test/crash/kept-requests.mount.test.ts',
   'test/crash/each-operation.mount.test.ts',
   'test/crash/continuity-programs.mount.test.ts',
+  'test/crash/continuity-names.mount.test.ts',
   'test/crash/continuity-trouble.mount.test.ts',
   'test/crash/old-kernel.mount.test.ts',
-  ...['-t', 'killed under load|is stopped|each operation over deaths|on Linux 6.1'],
+  ...['-t', 'killed under load|is stopped|each operation over deaths|names over deaths|on Linux 6.1'],
 ];
 export const environment = (deaths = '300') => ({
   CFS_TEST_DEATHS: deaths,
   CFS_TEST_CALLS_BETWEEN: '5000',
-  // 12 operations, six points, both modes.
+  // 13 operations, six points, both modes.
   CFS_TEST_ROUNDS: String(Math.ceil(Number(deaths) / 36)),
   CFS_TEST_OLD_KERNEL_DEATHS: String(Math.ceil(Number(deaths) / 10)),
   CFS_FILES: '5000',

@@ -132,7 +132,7 @@ export class FileSystem implements FileSystemOps {
     this.#cache.connect(invalidator);
     if (handles === undefined) return;
     const own = { handles: this.#handles, ofHandles: this.#ofHandles, view: this.#view, cache: this.#cache };
-    inheritHandles({ ...own, tree: this.#tree, temporary: this.#temporary }, handles, invalidator);
+    inheritHandles({ ...own, temporary: this.#temporary }, handles, invalidator);
   }
 
   made(ino: Inode, flags: OpenFlags | null): Entry | (Entry & { readonly open: OpenReply }) {

@@ -1,9 +1,8 @@
 import type { UnflushedDraft } from '../base/draft-record.ts';
-import { type ContentId, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
+import type { ContentId, Inode } from '../base/vocabulary.ts';
 import type { OpenFile } from '../content/open-file.ts';
 import type { HandleRecord, Invalidator } from '../kernel/binding.ts';
 import { openFlags } from '../kernel/open-flags.ts';
-import type { Tree } from '../tree/tree.ts';
 import { FileHandle, type FileHandleDeps } from './file-handle.ts';
 import { FolderHandle } from './folder-handle.ts';
 import type { Handles } from './handles.ts';
@@ -14,13 +13,12 @@ import { isInVersions } from './versions-directory.ts';
 
 /**
  * Records all handles from now on, and takes over those of an earlier mounting process that died. The kernel keeps its handles and caches
- * over the death. Handles that cannot be restored fail with EIO from now on (`Handles.file`). Notifications of the earlier process may be lost.
+ * over the death. Handles that cannot be restored fail with EIO from now on (`Handles.file`).
  */
 export function inheritHandles(
   deps: {
     readonly handles: Handles;
     readonly ofHandles: FileHandleDeps;
-    readonly tree: Pick<Tree, 'children'>;
     readonly view: NodeView;
     readonly temporary: TemporaryFiles;
     readonly cache: Pick<KernelCache, 'staysTwo'>;
@@ -28,7 +26,7 @@ export function inheritHandles(
   record: HandleRecord,
   invalidator: Invalidator,
 ): void {
-  const { handles, ofHandles, view, temporary, tree, cache } = deps;
+  const { handles, ofHandles, view, temporary, cache } = deps;
   /** Inodes with handles on an older version than the newest. */
   const older = new Map<Inode, OpenFile | null>();
   handles.recordIn(record);
@@ -73,9 +71,6 @@ export function inheritHandles(
     if (!isNeeded) closeDraft(ofHandles, draft);
   }
   for (const [ino, file] of older) cache.staysTwo(ino, file);
-  const isFirst = record.firstHandle === 1;
-  if (isFirst || invalidator.allNames?.() === true) return;
-  for (const { name } of tree.children(ROOT_INODE)) invalidator.entry(ROOT_INODE, name);
 }
 
 /** An earlier process died before the writer got its handle. */

@@ -221,10 +221,7 @@ export interface FileSystemOps {
   /** Unmounted, or the connection is gone: no further request follows. */
   destroy?(): void;
 
-  /**
-   * The parent and name of a folder; null for the root and for an unknown one. Called only when too many names of the folder wait for
-   * invalidation: the folder's own name is invalidated instead, with everything below it.
-   */
+  /** The parent and name of a folder; null for the root and for an unknown one. */
   placeOf?(folder: Inode): { readonly parent: Inode; readonly name: string } | null;
   /** A client found its cached entries or bytes valid by the attributes of the node. It may send no other request for long. */
   validated?(ino: Inode): void;
@@ -330,7 +327,7 @@ export interface FileSystemOps {
 export interface Invalidator {
   /** Attributes, and cached bytes from `offset` (length 0: to the end; offset -1: attributes only). */
   inode(ino: Inode, offset: number, length: number): void;
-  /** The name in `parent`, cached as present or absent. */
+  /** The name in `parent`, cached as present or absent. Only if it has changed: older kernels drop it, also if a process is in the folder. */
   entry(parent: Inode, name: string): void;
   /** Names appeared in `folder` that no reply has called absent. Absent if the kernel caches nothing else of a folder. */
   firstEntries?(folder: Inode): void;
@@ -347,8 +344,6 @@ export interface Invalidator {
    * refuses every access to it. A folder that reappears must therefore be another one to the kernel.
    */
   folderRemoved?(folder: Inode): void;
-  /** Revalidates all names. @returns false if the kernel knows no such notification */
-  allNames?(): boolean;
 }
 
 /**

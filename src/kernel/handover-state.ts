@@ -2,6 +2,7 @@ import type { ContentId, HandleId, Inode } from '../base/vocabulary.ts';
 import type { HandleRecord, InheritedHandle, OpenHandle } from './binding.ts';
 import { DRAFT_ROWS_BYTES, DraftRows } from './draft-rows.ts';
 import type { KernelOffer } from './negotiation.ts';
+import { NOTICE_ROWS_BYTES, NoticeRows } from './notice-rows.ts';
 import { Opcode } from './protocol.ts';
 import { REMOVED_ROWS_BYTES, RemovedRows } from './removed-rows.ts';
 
@@ -16,6 +17,7 @@ import { REMOVED_ROWS_BYTES, RemovedRows } from './removed-rows.ts';
  * | handles | 65,536 | the handles that the kernel has |
  * | drafts | 1,024 | the changes that no journal record holds (draft-rows.ts) |
  * | removals | 1,024 and 8,192 | what was removed while programs use it (removed-rows.ts) |
+ * | notices | 4,096 | the notifications that the kernel did not get yet (notice-rows.ts) |
  *
  * A change is written here before its journal record. The successor compares its number with the last record of the journal, before any new
  * record is written: a change beyond it was not made.
@@ -34,7 +36,9 @@ const DRAFTS_START_BYTES = HANDLES_LIMIT * 8;
 
 const REMOVED_START_BYTES = DRAFTS_START_BYTES + DRAFT_ROWS_BYTES;
 
-export const HANDOVER_BYTES = REMOVED_START_BYTES + REMOVED_ROWS_BYTES;
+const NOTICES_START_BYTES = REMOVED_START_BYTES + REMOVED_ROWS_BYTES;
+
+export const HANDOVER_BYTES = NOTICES_START_BYTES + NOTICE_ROWS_BYTES;
 
 /** Numbers of the header. */
 const AGREED = 0;
@@ -77,6 +81,9 @@ const ONCE: ReadonlySet<number> = new Set([
   ...[Opcode.UNLINK, Opcode.RMDIR, Opcode.RENAME, Opcode.RENAME2, Opcode.SETXATTR, Opcode.REMOVEXATTR],
 ]);
 
+/** A folder, and a name in it that appeared, was removed or leads to another node. */
+export type ChangedName = readonly [folder: Inode, name: string];
+
 /** A request as its record names it. */
 export interface ServedRequest {
   readonly opcode: number;
@@ -92,6 +99,7 @@ export class HandoverState implements HandleRecord {
   keepsRequests = false;
   readonly drafts: DraftRows;
   readonly removals: RemovedRows;
+  readonly notices: NoticeRows;
   readonly #numbers: Float64Array;
   readonly #rows = new Map<HandleId, number>();
   #free: number[] = [];
@@ -111,6 +119,7 @@ export class HandoverState implements HandleRecord {
     this.firstHandle = generation * HANDLES_OF_GENERATION + 1;
     this.drafts = new DraftRows(region, recordsStart + DRAFTS_START_BYTES, generation > 0);
     this.removals = new RemovedRows(region, recordsStart + REMOVED_START_BYTES, generation > 0);
+    this.notices = new NoticeRows(region, recordsStart + NOTICES_START_BYTES);
     if (generation > 0) this.#takeOver();
   }
 
@@ -149,11 +158,17 @@ export class HandoverState implements HandleRecord {
     return request !== null && request !== this.#recorded && ONCE.has(request.opcode);
   }
 
-  /** A record is about to be written. `inode`: the newest inode in it; null: not asked for. */
-  writing(sequence: number, inode: number | null): void {
+  /**
+   * A record is about to be written.
+   *
+   * @param inode the newest inode in it; null: not asked for
+   * @param names returns the names that it changes
+   */
+  writing(sequence: number, inode: number | null, names: () => Iterable<ChangedName>): void {
     const request = this.#served;
     this.drafts.writing(sequence);
     this.#writing = -1;
+    if (request === null) this.#noteNames(sequence, names());
     if (request === null || inode === null) return;
     const numbers = this.#numbers;
     const next = numbers[NEXT_CHANGE] as number;
@@ -165,6 +180,21 @@ export class HandoverState implements HandleRecord {
     numbers[row + UNIQUE] = request.unique;
     this.#recorded = request;
     this.#writing = row;
+  }
+
+  /**
+   * The kernel does not know of these changes. Their notifications follow the record: until then a successor would not know of them. The rows are
+   * free as soon as the code that writes the record has noted its own.
+   */
+  #noteNames(record: number, names: Iterable<ChangedName>): void {
+    const rows: number[] = [];
+    const child = 0 as Inode;
+    for (const [ino, name] of names)
+      rows.push(this.notices.note({ kind: 'entry', ino, child, name, offset: 0, length: 0 }, record));
+    if (rows.length > 0)
+      queueMicrotask(() => {
+        for (const row of rows) this.notices.drop(row);
+      });
   }
 
   /** The record could not be written: the next one gets its number. */

@@ -3,6 +3,7 @@ import type { Inode } from '../base/vocabulary.ts';
 import type { Invalidator } from './binding.ts';
 import type { AddonConnection } from './kernel-addon.ts';
 import type { NodeIds, OlderAttributes } from './node-ids.ts';
+import type { InheritedNotice, Notice, NoticeRows } from './notice-rows.ts';
 import * as P from './protocol.ts';
 import type { Wire } from './wire.ts';
 
@@ -13,32 +14,21 @@ import type { Wire } from './wire.ts';
  *   may hold (fuse_reverse_inval_entry: the folder's; invalidate_inode_pages2_range: the pages').
  * - A notification about an inode with pending requests would surely block. It is queued here and sent after the last of their replies, so
  *   that those threads are free for the others.
- * - No notification is dropped. When too many wait, broader ones replace them, and that is counted:
- *   · all names by one message that makes the kernel revalidate every cached one (FUSE_NOTIFY_INC_EPOCH, Linux 6.16);
- *   · without that message, the names in a folder by the folder's own, which includes everything below it (d_invalidate, fs/dcache.c) and
- *     takes the lock of the folder *above*. In the root, which has no name, each name is queued once;
- *   · several ranges of one file by the whole file.
+ * - No notification is dropped. When too many wait, each name remains once, and several ranges of one file become the whole file.
+ * - A name is revalidated, not dropped, where the kernel can (FUSE_EXPIRE_ONLY, Linux 6.2). Dropping the name of a folder (d_invalidate,
+ *   fs/dcache.c) takes its path from the processes in it: getcwd(2) fails with ENOENT until a lookup finds the folder again. So does
+ *   FUSE_NOTIFY_INC_EPOCH (Linux 6.16), for all folders. Older kernels therefore get notifications about names that have changed, and no others.
  */
 
 /** The longest queue in the addon. */
 const QUEUE_MAX = 4096;
-/** Notifications queued here, for busy inodes or because the addon's queue is full, before an epoch replaces them. */
+/** Notifications queued here, for busy inodes or because the addon's queue is full, before those that repeat others are dropped. */
 const HELD_MAX = 20_000;
-/** Without epochs: a folder with more waiting names than this is invalidated as a whole. */
-const NAMES_OF_FOLDER_MAX = 64;
 /** Delay before notifications that found the addon's queue full are sent again. */
 const RETRY_MS = 10;
 
-interface Notice {
-  readonly kind: 'inode' | 'entry' | 'deleted';
-  readonly ino: Inode;
-  readonly child: Inode;
-  readonly name: string;
-  readonly offset: number;
-  readonly length: number;
-}
-
-type PlaceOf = (folder: Inode) => { readonly parent: Inode; readonly name: string } | null;
+/** A notice, and the place of its row in the keeper's memory (0: none). */
+type Noted = InheritedNotice;
 
 export class KernelInvalidator implements Invalidator {
   readonly #connection: AddonConnection;
@@ -46,18 +36,16 @@ export class KernelInvalidator implements Invalidator {
   readonly #nodeIds: NodeIds;
   readonly #messageStart: number;
   readonly #clock: Clock;
-  readonly #hasEpoch: () => boolean;
-  readonly #placeOf: PlaceOf;
+  readonly #canExpire: () => boolean;
+  readonly #rows: NoticeRows | null;
   /** How many unanswered requests each inode has. */
   readonly #busy = new Map<Inode, number>();
   /** Notices that wait for the inode's last reply. */
-  readonly #held = new Map<Inode, Notice[]>();
+  readonly #held = new Map<Inode, Noted[]>();
   /** Notices that found the addon's queue full. */
-  #overflow: Notice[] = [];
+  #overflow: Noted[] = [];
   #heldCount = 0;
-  #epochsSent = 0;
-  #foldersSent = 0;
-  /** The number that may wait before broader notifications replace them. */
+  /** The number that may wait before those that repeat others are dropped. */
   #keptMax = HELD_MAX;
   #retry: (() => void) | null = null;
   #closed = false;
@@ -68,27 +56,18 @@ export class KernelInvalidator implements Invalidator {
     nodeIds: NodeIds;
     clock: Clock;
     messageStart: number;
-    /** Whether the kernel knows FUSE_NOTIFY_INC_EPOCH. */
-    hasEpoch: () => boolean;
-    placeOf: PlaceOf;
+    /** Whether the kernel knows FUSE_EXPIRE_ONLY. */
+    canExpire: () => boolean;
+    /** What a successor of this process sends; absent without a keeper. */
+    rows?: NoticeRows | null;
   }) {
     this.#connection = deps.connection;
     this.#wire = deps.wire;
     this.#nodeIds = deps.nodeIds;
     this.#messageStart = deps.messageStart;
     this.#clock = deps.clock;
-    this.#hasEpoch = deps.hasEpoch;
-    this.#placeOf = deps.placeOf;
-  }
-
-  /** How often the queue overflowed and all names were invalidated. */
-  get epochsSent(): number {
-    return this.#epochsSent;
-  }
-
-  /** How often too many names of one folder waited, and the folder was invalidated instead. */
-  get foldersSent(): number {
-    return this.#foldersSent;
+    this.#canExpire = deps.canExpire;
+    this.#rows = deps.rows ?? null;
   }
 
   get heldCount(): number {
@@ -96,15 +75,15 @@ export class KernelInvalidator implements Invalidator {
   }
 
   inode(ino: Inode, offset: number, length: number): void {
-    this.#submit({ kind: 'inode', ino, child: 0 as Inode, name: '', offset, length });
+    this.#note({ kind: 'inode', ino, child: 0 as Inode, name: '', offset, length });
   }
 
   entry(parent: Inode, name: string): void {
-    this.#submit({ kind: 'entry', ino: parent, child: 0 as Inode, name, offset: 0, length: 0 });
+    this.#note({ kind: 'entry', ino: parent, child: 0 as Inode, name, offset: 0, length: 0 });
   }
 
   deleted(parent: Inode, child: Inode, name: string): void {
-    this.#submit({ kind: 'deleted', ino: parent, child, name, offset: 0, length: 0 });
+    this.#note({ kind: 'deleted', ino: parent, child, name, offset: 0, length: 0 });
   }
 
   replaced(parent: Inode, name: string, ino: Inode, older: OlderAttributes): boolean {
@@ -112,7 +91,7 @@ export class KernelInvalidator implements Invalidator {
     if (this.#closed || !this.#nodeIds.replace(ino, older)) return false;
     this.entry(parent, name);
     // Handles of the old file revalidate their size here from now on.
-    this.#submit({ kind: 'inode', ino, child: before, name: '', offset: -1, length: 0 });
+    this.#note({ kind: 'inode', ino, child: before, name: '', offset: -1, length: 0 });
     return true;
   }
 
@@ -120,8 +99,9 @@ export class KernelInvalidator implements Invalidator {
     this.#nodeIds.folderRemoved(folder);
   }
 
-  allNames(): boolean {
-    return this.#hasEpoch() && this.#sendEpoch();
+  /** Sends what an earlier process did not send. */
+  inherit(notices: readonly InheritedNotice[]): void {
+    for (const notice of notices) this.#submit(notice);
   }
 
   /** A request about `ino` has no reply yet. */
@@ -164,7 +144,11 @@ export class KernelInvalidator implements Invalidator {
     for (const notice of overflow) this.#submit(notice);
   }
 
-  #submit(notice: Notice): void {
+  #note(notice: Notice): void {
+    if (!this.#closed) this.#submit({ ...notice, row: this.#rows?.note(notice) ?? 0 });
+  }
+
+  #submit(notice: Noted): void {
     if (this.#closed) return;
     const busy = this.#busy.has(notice.ino) ? notice.ino : this.#busy.has(notice.child) ? notice.child : null;
     if (busy !== null) {
@@ -182,40 +166,34 @@ export class KernelInvalidator implements Invalidator {
   #keep(): void {
     this.#heldCount++;
     if (this.#heldCount < this.#keptMax) return;
-    let kept = [...this.#overflow, ...[...this.#held.values()].flat()];
+    const waiting = [...this.#overflow, ...[...this.#held.values()].flat()];
     this.#overflow = [];
     this.#held.clear();
     this.#heldCount = 0;
-    // The epoch makes the kernel look up names anew; notifications about bytes and attributes remain.
-    if (this.#hasEpoch() && this.#sendEpoch()) {
-      this.#epochsSent++;
-      kept = kept.filter(({ kind }) => kind === 'inode');
-    } else kept = this.#byFolders(kept);
     this.#keptMax = Number.POSITIVE_INFINITY;
-    for (const notice of onceEach(kept)) this.#submit(notice);
+    for (const notice of this.#onceEach(waiting)) this.#submit(notice);
     this.#keptMax = Math.max(HELD_MAX, this.#heldCount * 2);
   }
 
-  /** Replaces the many waiting names of a folder by the folder itself. */
-  #byFolders(notices: readonly Notice[]): Notice[] {
-    const names = new Map<Inode, number>();
-    for (const { kind, ino } of notices) if (kind !== 'inode') names.set(ino, (names.get(ino) ?? 0) + 1);
-    const whole = new Map<Inode, Notice>();
-    for (const [ino, count] of names) {
-      const place = count > NAMES_OF_FOLDER_MAX ? this.#placeOf(ino) : null;
-      if (place === null) continue;
-      whole.set(ino, { kind: 'entry', ino: place.parent, child: 0 as Inode, name: place.name, offset: 0, length: 0 });
-      this.#foldersSent++;
+  /** Each name once, with its latest notification; each inode once, over all of its ranges. */
+  #onceEach(notices: readonly Noted[]): Iterable<Noted> {
+    const byKey = new Map<string, Noted>();
+    for (const notice of notices) {
+      const key = notice.kind === 'inode' ? `i${notice.ino}/${notice.child}` : `n${notice.ino}/${notice.name}`;
+      const before = byKey.get(key);
+      const isSameRange = before?.offset === notice.offset && before.length === notice.length;
+      if (before === undefined || isSameRange) byKey.set(key, notice);
+      else {
+        const whole = { ...notice, offset: 0, length: 0 };
+        byKey.set(key, { ...whole, row: this.#rows?.note(whole) ?? 0 });
+        this.#rows?.drop(notice.row);
+      }
+      if (before !== undefined) this.#rows?.drop(before.row);
     }
-    return [...notices.filter(({ kind, ino }) => kind === 'inode' || !whole.has(ino)), ...whole.values()];
+    return byKey.values();
   }
 
-  #sendEpoch(): boolean {
-    this.#wire.header(this.#messageStart, P.OUT_HEADER_BYTES, P.Notify.INC_EPOCH, 0, 0);
-    return this.#connection.notify(this.#messageStart, P.OUT_HEADER_BYTES, QUEUE_MAX * 2) !== 0;
-  }
-
-  #send(notice: Notice): boolean {
+  #send(notice: Noted): boolean {
     const wire = this.#wire;
     const at = this.#messageStart;
     const body = at + P.OUT_HEADER_BYTES;
@@ -231,12 +209,12 @@ export class KernelInvalidator implements Invalidator {
       // The kernel cannot have cached a name that is too long.
       const nameAt = body + (notice.kind === 'entry' ? 16 : 24);
       const nameBytes = Buffer.byteLength(notice.name);
-      if (nameBytes > P.NAME_BYTES_MAX) return true;
+      if (nameBytes > P.NAME_BYTES_MAX) return true; // it has no row
       wire.setU64(body, this.#nodeIds.currentOf(notice.ino));
       if (notice.kind === 'entry') {
         code = P.Notify.INVAL_ENTRY;
         wire.setU32(body + 8, nameBytes);
-        wire.setU32(body + 12, 0);
+        wire.setU32(body + 12, this.#canExpire() ? P.INVAL_ENTRY_EXPIRE_ONLY : 0);
       } else {
         code = P.Notify.DELETE;
         wire.setU64(body + 8, this.#nodeIds.currentOf(notice.child));
@@ -248,18 +226,6 @@ export class KernelInvalidator implements Invalidator {
       length = nameAt + nameBytes + 1 - at;
     }
     wire.header(at, length, code, 0, 0);
-    return this.#connection.notify(at, length, QUEUE_MAX) !== 0;
+    return this.#connection.notify(at, length, QUEUE_MAX, notice.row) !== 0;
   }
-}
-
-/** Each name once, with its latest notification; each inode once, over all of its ranges. */
-function onceEach(notices: readonly Notice[]): Iterable<Notice> {
-  const byKey = new Map<string, Notice>();
-  for (const notice of notices) {
-    const key = notice.kind === 'inode' ? `i${notice.ino}/${notice.child}` : `n${notice.ino}/${notice.name}`;
-    const before = byKey.get(key);
-    const sameRange = before?.offset === notice.offset && before.length === notice.length;
-    byKey.set(key, before === undefined || sameRange ? notice : { ...notice, offset: 0, length: 0 });
-  }
-  return byKey.values();
 }

@@ -59,8 +59,12 @@ export interface AddonConnection {
   ): number;
   /** Releases the slots of a request that ITEM_HELD kept. */
   release(slot: number, large: number): void;
-  /** Queues a message from the region for the notifier threads. @returns 0 when `queueMax` already wait */
-  notify(offset: number, length: number, queueMax: number): number;
+  /**
+   * Queues a message from the region for the notifier threads. @returns 0 when `queueMax` already wait
+   *
+   * @param row where 8 bytes of the region are set to 0 as soon as the message is written; 0: nowhere
+   */
+  notify(offset: number, length: number, queueMax: number, row: number): number;
   /** [notifications written, unknown to the kernel, failed, waiting, free small slots, free large slots, slow replies left to the pool] */
   counts(): readonly number[];
   /** Lets the kernel send unanswered requests of an earlier process again. */

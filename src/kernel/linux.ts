@@ -64,10 +64,6 @@ export interface BindingState {
   readonly notificationsUnknown: number;
   readonly notificationsFailed: number;
   readonly notificationsWaiting: number;
-  /** How often too many waited, and all names were invalidated instead. */
-  readonly epochs: number;
-  /** On kernels without epochs: how often a folder was invalidated in place of its names. */
-  readonly foldersInvalidated: number;
   readonly freeSmallSlots: number;
   readonly freeLargeSlots: number;
   /** Long replies to READ that were left to the pool because they were slow. */
@@ -228,8 +224,8 @@ class Mount implements LinuxMount {
       nodeIds,
       clock: deps.clock,
       messageStart: MESSAGE_START,
-      hasEpoch: () => this.#features.has('epoch'),
-      placeOf: (folder) => deps.ops.placeOf?.(folder) ?? null,
+      canExpire: () => this.#features.has('has-expire-only'),
+      rows: this.#continuity?.state.notices ?? null,
     });
     session = new LinuxSession({
       ops: deps.ops,
@@ -264,8 +260,6 @@ class Mount implements LinuxMount {
       notificationsUnknown: unknown,
       notificationsFailed: failed,
       notificationsWaiting: waiting + this.invalidator.heldCount,
-      epochs: this.invalidator.epochsSent,
-      foldersInvalidated: this.invalidator.foldersSent,
       freeSmallSlots: small,
       freeLargeSlots: large,
       slowReplies,
@@ -306,10 +300,12 @@ class Mount implements LinuxMount {
     state.keepsRequests = !agreement.features.has('resend');
     this.#resolveAgreement(agreement);
     state.judge(journal.foundRecord);
+    const notices = state.notices.inherited(journal.foundRecord);
     journal.witness = state;
     this.#ops.init?.(this.invalidator, state);
     // After the handles of older versions: the name does not lead to them any more.
     for (const { nodeId, ino } of state.nodeIds()) this.#nodeIds.inherit(nodeId, ino);
+    this.invalidator.inherit(notices);
     if (state.keepsRequests) {
       this.#log.debug({ requests: this.#connection.inherit() }, 'unanswered requests inherited');
     } else {

@@ -1,5 +1,5 @@
 import { PAYLOAD_BYTES_MAX } from './kernel-addon.ts';
-import { PROTOCOL_MAJOR, PROTOCOL_MINOR_EPOCH, PROTOCOL_MINOR_MAX } from './protocol.ts';
+import { PROTOCOL_MINOR_MAX } from './protocol.ts';
 
 /**
  * The INIT agreement between kernel and binding. Each feature is used if the kernel offers it, and optional: its entry says what is lost
@@ -35,7 +35,7 @@ const FEATURES = {
   'handle-killpriv-v2': { bit: 28 },
   /** Carries flags2. */
   'init-ext': { bit: 30, carrier: true },
-  /** INVAL_ENTRY may expire instead of drop. */
+  /** A notification about a name makes the kernel look it up again; without: the kernel drops the name. */
   'has-expire-only': { bit: 35 },
   /** Shared mmap also of files opened with FOPEN_DIRECT_IO. */
   'direct-io-allow-mmap': { bit: 36 },
@@ -43,12 +43,8 @@ const FEATURES = {
 
 export type FeatureName = keyof typeof FEATURES;
 /** Valid names in `maskedFeatures`: those of INIT, and those that need no answer to it. */
-export type MaskableFeature = FeatureName | 'epoch' | 'resend';
-export const MASKABLE_FEATURES: readonly MaskableFeature[] = [
-  ...(Object.keys(FEATURES) as FeatureName[]),
-  'epoch',
-  'resend',
-];
+export type MaskableFeature = FeatureName | 'resend';
+export const MASKABLE_FEATURES: readonly MaskableFeature[] = [...(Object.keys(FEATURES) as FeatureName[]), 'resend'];
 
 /** struct fuse_init_in */
 export interface KernelOffer {
@@ -91,8 +87,6 @@ export function negotiate(offer: KernelOffer, masked: readonly string[]): Agreem
     else flags2 |= 1 << (bit - 32);
   }
   const minor = Math.min(offer.minor, PROTOCOL_MINOR_MAX);
-  if (offer.major === PROTOCOL_MAJOR && offer.minor >= PROTOCOL_MINOR_EPOCH && !masked.includes('epoch'))
-    features.add('epoch');
   if ((offer.flags2 & HAS_RESEND) !== 0 && !masked.includes('resend')) features.add('resend');
   const pagesMax = features.has('max-pages') ? PAYLOAD_BYTES_MAX / PAGE_BYTES : PAGES_WITHOUT_MAX_PAGES;
   return {

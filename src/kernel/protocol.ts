@@ -8,8 +8,6 @@ export const PROTOCOL_MAJOR = 7;
 export const PROTOCOL_MINOR_MAX = 45;
 /** Below this (Linux 4.2, 2015) replies have other lengths: refused. */
 export const PROTOCOL_MINOR_MIN = 23;
-/** First minor version with FUSE_NOTIFY_INC_EPOCH (Linux 6.16). */
-export const PROTOCOL_MINOR_EPOCH = 44;
 
 export const Opcode = {
   LOOKUP: 1,
@@ -111,7 +109,7 @@ export const SEEK_DATA = 3;
 export const SEEK_HOLE = 4;
 
 /** fuse_out_header.error of a notification, whose `unique` is 0. */
-export const Notify = { INVAL_INODE: 2, INVAL_ENTRY: 3, DELETE: 6, INC_EPOCH: 8 } as const;
+export const Notify = { INVAL_INODE: 2, INVAL_ENTRY: 3, DELETE: 6 } as const;
 export const INVAL_ENTRY_EXPIRE_ONLY = 1 << 0;
 
 /** st_mode's file type. */

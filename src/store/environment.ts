@@ -54,8 +54,11 @@ export interface StoreOptions {
 export interface RecordWitness {
   /** Whether `writing` gets the inode of the next record. */
   readonly needsInode: boolean;
-  /** @param inode the newest inode in the record (0: none); null where it is not needed */
-  writing(sequence: number, inode: number | null): void;
+  /**
+   * @param inode the newest inode in the record (0: none); null where it is not needed
+   * @param names returns the names that the record changes
+   */
+  writing(sequence: number, inode: number | null, names: () => Iterable<Tables['name']['key']>): void;
   refused(): void;
 }
 
@@ -391,7 +394,7 @@ export class Store implements StoreWriter {
     if (pressure >= 1) Atomics.wait(this.#waiting, 0, 0, Math.min(2, (pressure - 1) * 4));
     const { witness } = this;
     if (witness !== null && kind !== 'learnt')
-      witness.writing(journal.last + 1, witness.needsInode ? newestNode(rows) : null);
+      witness.writing(journal.last + 1, witness.needsInode ? newestNode(rows) : null, () => namesIn(rows));
     try {
       return journal.append(recordBytes, (target) => encodeRows(rows, target), kind !== 'freeing');
     } catch (error) {
@@ -463,6 +466,10 @@ function newestNode(rows: readonly Row[]): number {
   let newest = 0;
   for (const { table, key } of rows) if (table === 'node') newest = Math.max(newest, key as number);
   return newest;
+}
+
+function* namesIn(rows: readonly Row[]): Generator<Tables['name']['key']> {
+  for (const { table, key } of rows) if (table === 'name') yield key as Tables['name']['key'];
 }
 
 /** Estimated memory of rows, bytes. */

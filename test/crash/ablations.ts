@@ -10,6 +10,8 @@ const STATE = { file: 'src/kernel/handover-state.ts', test: 'test/kernel/handove
 const SESSION = { file: 'src/kernel/linux-session.ts', test: 'test/kernel/linux-session.test.ts' };
 const REMOVED = { file: 'src/kernel/removed-rows.ts', test: 'test/kernel/removed-rows.test.ts' };
 const DRAFTS = { file: 'src/kernel/draft-rows.ts', test: 'test/kernel/draft-rows.test.ts' };
+const NOTICES = { file: 'src/kernel/notice-rows.ts', test: 'test/kernel/notice-rows.test.ts' };
+const NAMES = 'test/crash/continuity-names.mount.test.ts';
 const CONNECTION = { file: 'native-deps/fuse-kernel/connection.c', test: 'test/kernel/native.test.ts' };
 const KEEPER = 'native-deps/keeper/keeper.c';
 const CONTINUITY = 'test/crash/continuity.mount.test.ts';
@@ -94,6 +96,38 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
     ...{
       from: 'if (storedBy > 0 && storedBy <= lastRecord) this.dropped(content);',
       to: 'if (storedBy > 0) this.dropped(content);',
+    },
+  },
+  {
+    ...{ safeguard: 'a notification about a record that was not made is none', ...NOTICES },
+    ...{ from: 'if ((numbers[at + RECORD] as number) > lastRecord) {', to: 'if (lastRecord < 0) {' },
+  },
+  {
+    ...{ safeguard: 'a notification is recorded until it is written', ...NOTICES },
+    ...{ from: 'numbers[at + ORDER] = order;', to: '' },
+  },
+  {
+    ...{
+      safeguard: 'a successor sends the notifications of its predecessor',
+      file: 'src/kernel/linux.ts',
+      test: NAMES,
+    },
+    ...{ from: 'this.invalidator.inherit(notices);', to: 'notices.slice();', names: 'is visible after a death' },
+  },
+  {
+    ...{ safeguard: 'names are noted before their record', file: STATE.file, test: NAMES },
+    ...{
+      from: 'if (request === null) this.#noteNames(sequence, names());',
+      to: '',
+      names: 'is visible after a death',
+    },
+  },
+  {
+    ...{ safeguard: 'a notification that was written is not sent again', ...CONNECTION },
+    ...{
+      from: 'uint64_t *cell = row == 0 ? NULL : (uint64_t *)(c->region + row);',
+      to: 'uint64_t *cell = NULL;',
+      names: 'sets its row in the region',
     },
   },
   {

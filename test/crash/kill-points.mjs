@@ -5,7 +5,8 @@
 // CFS_TEST_KILL_FILE names a file with {"point": "journal-write before", "nth": 3}; SIGUSR2 reads it, in all threads. The points `exception` and
 // `heap` end the thread that answers the kernel by itself, immediately: an uncaught exception, or no memory. {"point": "record", "text": …} ends
 // each process that is about to write a journal record with the text. It is read at the start, too: successors end as well. With `busy`, the
-// main thread is busy from then on. The point `notify` stops the thread that answers the kernel, which makes the file `stopped`. A notifier
+// main thread is busy from then on. {"point": "recorded", "text": …} ends the process after it wrote such a record, and no successor. From the
+// point `unsent` on, notifications to the kernel stay in the queue of the addon. The point `notify` stops the thread that answers the kernel, which makes the file `stopped`. A notifier
 // thread then tells the kernel that the pages of `inode` are stale, until it is blocked by a page that a program reads.
 //
 // CFS_TEST_NEXT_DEATHS names a file with a list of points, which is read at each step. A process ends at the first point of the list, and
@@ -110,6 +111,7 @@ function watchStore() {
       die();
     }
     const written = write(fd, bytes, offset, length, position);
+    if (armed.point === 'recorded' && place === 'journal' && Buffer.from(bytes).includes(armed.text)) die();
     step(`${place}-write after`);
     return written;
   };
@@ -152,7 +154,7 @@ function notify({ inode, stopped }) {
   message.setBigUint64(32, 0n, true);
   fs.writeFileSync(stopped, '');
   for (const sleep = new Int32Array(new SharedArrayBuffer(4)); ; Atomics.wait(sleep, 0, 0, 5))
-    if (connection.counts()[3] === 0) connection.notify(connection.scratchStart, 40, 1);
+    if (connection.counts()[3] === 0) connection.notify(connection.scratchStart, 40, 1, 0);
 }
 
 /** The addon's `resend` and `inherit`: either is called once by each successor. */
@@ -164,8 +166,10 @@ function watchTakeover() {
     if (openConnection === undefined) return;
     module.exports.openConnection = (...args) => {
       connection = openConnection(...args);
-      if (typeof connection === 'object')
-        for (const name of ['resend', 'inherit']) watch(connection, name, () => 'takeover');
+      if (typeof connection !== 'object') return connection;
+      for (const name of ['resend', 'inherit']) watch(connection, name, () => 'takeover');
+      const { notify } = connection;
+      connection.notify = (...args) => (armed.point === 'unsent' ? 1 : notify(...args));
       return connection;
     };
   };

@@ -20,6 +20,7 @@ describe.skipIf(missing !== null)(titled('--continuity on Linux 6.1', missing), 
       env: { CFS_TEST_DEATHS: DEATHS, CFS_TEST_CALLS_BETWEEN: '300' },
     },
     { file: 'continuity-programs', names: '', env: { CFS_TEST_DEATHS: DEATHS, CFS_FILES: '100' } },
+    { file: 'continuity-names', names: "names over deaths on 'this kernel'", env: {} },
     { file: 'each-operation', names: "requests are 'kept'", env: { CFS_TEST_ROUNDS: '1' } },
   ])('passes the tests of $file', { timeout: RUN_MS_MAX + 30_000 }, async ({ file, names, env }) => {
     const options = { names, env: env as Record<string, string>, project: 'mount', timeoutMs: RUN_MS_MAX } as const;

@@ -11,7 +11,7 @@ const LARGE = 7 * 2 ** 32 + 12;
 
 /** As the store does it. */
 const record = (state: HandoverState, sequence: number, inode: number): void =>
-  state.writing(sequence, state.needsInode ? inode : null);
+  state.writing(sequence, state.needsInode ? inode : null, () => []);
 
 /** The process dies; its successor finds the same memory. */
 const successorOf = (region: ArrayBuffer, generation: number, lastRecord: number): HandoverState => {

@@ -60,7 +60,7 @@ function sessionOf(
     ...{ ops, connection, wire, nodeIds, smallSlots: 32, largeSlots: 2, handover },
     boundary: new OpBoundary({ log: silentLogger, clock, deadlineMs: DEADLINE_MS }),
     invalidator: new KernelInvalidator({
-      ...{ connection, wire, nodeIds, clock, messageStart: 2048, hasEpoch: () => false, placeOf: () => null },
+      ...{ connection, wire, nodeIds, clock, messageStart: 2048, canExpire: () => true },
     }),
     callerState: () => 'running' as never,
     agree: () => 0,

@@ -15,7 +15,7 @@ import {
 } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import * as N from '../../src/kernel/kernel-addon.ts';
 import { Opcode } from '../../src/kernel/protocol.ts';
 import { runCommand } from '../harness/command.ts';
@@ -172,6 +172,29 @@ testUnless(missing)(
     addon.closeDescriptor(peer);
   },
 );
+
+testUnless(missing)('a notification sets its row in the region to 0 when it is written', async () => {
+  const addon = N.loadKernelAddon();
+  const memory = openSync(join(mkdtempSync(join(tmpdir(), 'cfs-memory-')), 'memory'), 'w+');
+  ftruncateSync(memory, 4096);
+  // In the place of the kernel's device: it takes any notification.
+  const [device = -1, peer = -1] = addon.socketPair();
+  const nothing = (): void => {};
+  const connection = addon.openConnection(device, 64, 2, 0xffffffff, nothing, nothing, nothing, memory, 4096);
+  if (typeof connection === 'number') throw new Error(`errno ${connection}`);
+  const { recordsStart, scratchStart, region } = connection;
+  const rows = new Float64Array(region, recordsStart, 3).fill(7);
+  const notify = (row: number): number => connection.notify(scratchStart, 16, 10, row);
+
+  expect([notify(0), notify(recordsStart + 8)]).toEqual([1, 1]);
+  await vi.waitUntil(() => connection.counts()[0] === 2, { timeout: 30_000, interval: 5 });
+
+  expect([...rows]).toEqual([7, 0, 7]);
+  expect([recordsStart + 4, region.byteLength].map(notify), 'no place for a number').toEqual([0, 0]);
+  connection.close();
+  closeSync(memory);
+  addon.closeDescriptor(peer);
+});
 
 testUnless(missing)('requests without a reply are inherited in the order of the kernel, with their bytes', async () => {
   const addon = N.loadKernelAddon();
