@@ -18,6 +18,11 @@ const shared = {
 };
 /** The packages inside the bundles, by their paths. @type {Set<string>} */
 const packages = new Set();
+/**
+ * Packages outside of the bundles of both threads, and the package of ours through which each is found. The first has a native half. The second
+ * has an `eval` with names of its module.
+ */
+const OUTSIDE = { 'msgpackr-extract': 'msgpackr', 'ordered-binary': 'lmdb' };
 /** Packages that every command loads. */
 const INSIDE_PROGRAMS = ['commander', 'smol-toml'];
 /** @type {import('rolldown').OutputOptions} */
@@ -60,7 +65,7 @@ const licences = [...packages].sort().flatMap((path) => licencesOf(root, path));
 writeFileSync(`${root}dist/mount/licences.txt`, `The .cjs files contain these packages.\n${licences.join('')}`);
 
 /**
- * With the packages that both threads load, except those with native halves.
+ * With the packages that both threads load. Their native halves stay outside.
  * @param {string} file
  * @param {string} input
  */
@@ -68,11 +73,18 @@ async function bundleInto(file, input) {
   const bundle = await rolldown({
     ...shared,
     input,
-    external: [/^node:/, 'lmdb', 'msgpackr', 'fuse-native'],
+    external: [/^node:/, 'fuse-native', ...Object.keys(OUTSIDE)],
     plugins: [{ name: 'packages as CommonJS', transform: loadedInPlace }],
   });
   const { output } = await bundle.write({ ...written, file, codeSplitting: false });
   notePackages(output[0].moduleIds);
+  let source = readFileSync(file, 'utf8');
+  for (const [name, by] of Object.entries(OUTSIDE))
+    source = source.replaceAll(
+      `require("${name}")`,
+      `require("node:module").createRequire(require.resolve("${by}"))("${name}")`,
+    );
+  writeFileSync(file, source);
   writeInAscii(file);
 }
 
@@ -97,10 +109,23 @@ function writeInAscii(file) {
 }
 
 /**
- * `commonJs('package')` of `base/common-js.ts` is a `require` that the bundler can follow.
+ * `commonJs('package')` of `base/common-js.ts` is a `require` that the bundler can follow. undici does without HTTP/2 where Node has none: we
+ * use none, and loading it costs 25 ms.
  * @param {string} code
+ * @param {string} id
  */
-function loadedInPlace(code) {
+function loadedInPlace(code, id) {
+  if (id.endsWith('/undici/lib/dispatcher/client-h2.js')) {
+    const loading = "http2 = require('node:http2')";
+    if (!code.includes(loading)) throw new Error(`${id} does not load HTTP/2 as expected`);
+    return { code: code.replace(loading, "throw new Error('HTTP/2 is not used')"), map: null };
+  }
+  if (id.includes('/node_modules/lmdb/')) {
+    // lmdb finds its native half from its own folder. One of its files has a `require` of its own.
+    const lmdb = "process.getBuiltinModule('node:module').createRequire(__filename).resolve('lmdb')";
+    const own = `process.getBuiltinModule('node:url').pathToFileURL(${lmdb}).href`;
+    return { code: code.replaceAll('import.meta.url', own), map: null };
+  }
   if (!code.includes("commonJs('")) return null;
   return { code: code.replaceAll("commonJs('", "require('"), map: null };
 }

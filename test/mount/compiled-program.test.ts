@@ -92,7 +92,8 @@ test.each([
   expect(run().status).toBe(0);
 });
 
-test('the modules of Node that a mount loads are not compiled again', () => {
+/** The modules of Node that the mounting process has loaded until it refuses an empty command line, and those of them that were compiled. */
+function modulesOfNode(): { readonly loaded: readonly string[]; readonly compiled: readonly string[] } {
   const hook = join(directory, 'hook.cjs');
   // Node's own tests of its cache use this function, too.
   writeFileSync(
@@ -100,7 +101,7 @@ test('the modules of Node that a mount loads are not compiled again', () => {
     `process.on('exit', () => {
        const { internalBinding } = require('internal/test/binding');
        const { compiledWithoutCache } = internalBinding('builtins').getCacheUsage();
-       console.log(JSON.stringify([...compiledWithoutCache]));
+       console.log(JSON.stringify({ loaded: process.moduleLoadList, compiled: [...compiledWithoutCache] }));
      });`,
   );
   const { stdout } = spawnSync(
@@ -108,7 +109,18 @@ test('the modules of Node that a mount loads are not compiled again', () => {
     [...MOUNT_FLAGS, '--expose-internals', '--no-warnings', '--require', hook, join(DIST, 'mounting-process.cjs')],
     { env: { PATH: process.env.PATH, HOME: directory }, encoding: 'utf8', timeout: 60_000 },
   );
+  return JSON.parse(stdout.trim().split('\n').at(-1) as string);
+}
 
-  const compiled = JSON.parse(stdout.trim().split('\n').at(-1) as string) as string[];
-  for (const module of ['tls', 'http', 'crypto', 'worker_threads']) expect(compiled).not.toContain(module);
+test('the modules of Node that a mount loads are not compiled again', () => {
+  const { compiled } = modulesOfNode();
+
+  for (const module of ['net', 'http', 'crypto', 'worker_threads']) expect(compiled).not.toContain(module);
+});
+
+test('a mount loads no TLS and no HTTP/2 before it needs them', () => {
+  const { loaded } = modulesOfNode();
+
+  expect(loaded).toContain('NativeModule http');
+  for (const module of ['tls', 'http2', 'https']) expect(loaded).not.toContain(`NativeModule ${module}`);
 });

@@ -1,6 +1,6 @@
 import { connect, isIP, type LookupFunction, type OnReadOpts, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
-import { type SecureContext, type TLSSocket, connect as tlsConnect } from 'node:tls';
+import type { SecureContext, TLSSocket } from 'node:tls';
 import { type ServiceProxy, unbracketed } from '../../base/proxy.ts';
 import { certificateFault, systemCode } from '../certificate-failure.ts';
 import { ProxyFailure } from '../proxy-failure.ts';
@@ -18,7 +18,8 @@ interface Parts {
   /** The service. */
   readonly origin: string;
   readonly proxy: ServiceProxy | null;
-  readonly trust: TrustStore;
+  /** null: neither the service nor the proxy uses TLS. */
+  readonly trust: TrustStore | null;
   readonly names: NameLookup;
   /** Deadline in milliseconds for name lookup, connection, tunnel and TLS together. */
   readonly connectMs: number;
@@ -57,7 +58,7 @@ export class Connector {
     } catch (error) {
       // The authority may have been renewed: the new bundle may be on disk by now.
       const failed = error instanceof ProxyFailure ? error.cause : error;
-      if (certificateFault(systemCode(failed)) === null || !this.#parts.trust.refresh()) throw error;
+      if (certificateFault(systemCode(failed)) === null || this.#parts.trust?.refresh() !== true) throw error;
       this.#session = undefined;
       return await this.#connected(attempt.signal);
     } finally {
@@ -91,7 +92,7 @@ export class Connector {
     const { proxy, trust } = this.#parts;
     const service = this.#service;
     const secured = async (host: string, session?: Buffer): Promise<TLSSocket> => {
-      const socket = encrypt(sockets.at(-1) as Socket, host, trust.context, session);
+      const socket = encrypt(sockets.at(-1) as Socket, host, (trust as TrustStore).context, session);
       sockets.push(socket);
       await opened(socket, 'secureConnect');
       return socket;
@@ -152,7 +153,7 @@ export function encrypt(
   secureContext: SecureContext,
   session: Buffer | undefined,
 ): TLSSocket {
-  return tlsConnect({
+  return process.getBuiltinModule('node:tls').connect({
     socket,
     host,
     // SNI carries host names only, not addresses (RFC 6066, 3).

@@ -127,7 +127,7 @@ export class Transport {
         },
       });
     };
-    const trust = new TrustStore(isTls || isProxyTls ? certificates : () => null);
+    const trust = isTls || isProxyTls ? new TrustStore(certificates) : null;
     this.#trust = isTls ? trust : null;
     this.#documents = pool();
     // With TLS, Node delivers decrypted data in small chunks of its own.
