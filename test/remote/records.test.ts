@@ -203,6 +203,21 @@ check(titled('a line with TLS', missing), () => {
     expect((await received(20_000)).equals(BODY.subarray(0, 20_000))).toBe(true);
   });
 
+  test('delivers a body that ends in the record which crosses the end of a step', async () => {
+    const end = 2 * BLOCK_BYTES + 100;
+    await asked(data(HEAD));
+
+    for (let at = 0; at < end; at += 16_000) send(data(BODY.subarray(at, Math.min(at + 16_000, end))));
+
+    expect((await received(end)).equals(BODY.subarray(0, end))).toBe(true);
+  });
+
+  test('receives a head that is longer than one read, in one record', async () => {
+    await asked(data(`HTTP/1.1 200 OK\r\nX: ${'x'.repeat(9_000)}\r\n\r\nabc`));
+
+    expect(await received(3)).toEqual(Buffer.from('abc'));
+  });
+
   test('is no longer usable after more bytes than the body has', async () => {
     await asked(data(HEAD), data('abcd'));
 
