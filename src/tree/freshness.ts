@@ -259,19 +259,27 @@ export class Freshness {
     const refused = this.#missing.takeRefused(folder);
     try {
       const { resource } = node.remote;
-      const isNewHere = this.#tree.listedMs(folder) === null && this.#tree.isEmpty(folder);
+      const isNewHere = this.#tree.listedMs(folder) === null && this.#tree.isEmpty(folder) && !this.#missing.isWaiting;
       const ahead = isNewHere ? new MergedAhead() : null;
       let clockMs: number | null = null;
       const onPage = async (page: ListingPage): Promise<void> => {
         clockMs ??= page.serverTimeMs;
-        if (ahead === null) return;
-        await this.#missing.mergePage({ folder, sequence, requestedMs, serverTimeMs: clockMs }, page.entries, ahead);
+        if (ahead !== null)
+          await this.#missing.mergePage({ folder, sequence, requestedMs, serverTimeMs: clockMs }, page.entries, ahead);
       };
-      const pages = await listPages(this.#listing, resource, this.#stop.signal, { isAwaited, onPage });
-      const { entries, serverTimeMs } = pages;
+      const pages = await listPages(this.#listing, resource, this.#stop.signal, {
+        isAwaited,
+        ...(ahead !== null && { onPage }),
+      });
+      let { entries } = pages;
+      const { serverTimeMs } = pages;
       this.#health.answered('opener');
       const listed = { folder, sequence, requestedMs, serverTimeMs };
-      const outcome = await this.#missing.merge(listed, entries, ahead);
+      let outcome = await this.#missing.merge(listed, entries, ahead);
+      if (ahead?.isClashing) {
+        ({ entries } = await listPages(this.#listing, resource, this.#stop.signal, { isAwaited }));
+        outcome = await this.#missing.merge(listed, entries);
+      }
       const isNew = outcome.changes > 0 || outcome.questions.length > 0;
       this.#watched.listed(folder, isNew ? 'new' : 'nothing new');
       await this.#missing.resolve(listed, outcome, { entries, refused, accept });

@@ -168,13 +168,15 @@ export class ListingApplication {
     serverTimeMs: number | null,
     ahead: MergedAhead | null,
   ): Generator<void, MergeOutcome> {
+    const isLast = ahead?.isUsed === true;
+    const all = isLast ? ahead.leftWith(entries) : entries;
     // An entry that moved to a later page between two requests occurs twice: the last occurrence wins.
-    const byUrl = new Map(entries.map((entry) => [entry.url, entry]));
-    const listing: Listing = { folder, entries: byUrl, complete: true, requestedMs, serverTimeMs };
+    const byUrl = new Map(all.map((entry) => [entry.url, entry]));
+    const listing: Listing = { folder, entries: byUrl, complete: !isLast, requestedMs, serverTimeMs };
     // A first listing has nothing to miss: all nodes that its merge leaves in the folder are its entries.
     const wasEmpty = ahead !== null || isEmpty(this.#store, folder);
-    const rest = ahead?.restOf(byUrl) ?? byUrl.values();
-    const merged = yield* this.#mergeBatches(listing, rest, sequence);
+    const merged = yield* this.#mergeBatches(listing, byUrl.values(), sequence, isLast ? ahead : null);
+    if (isLast && ahead.isClashing) return { ...merged, changes: ahead.changes, questions: [] };
 
     const questions: MissingEntryQuestion[] = [];
     const view = { mayJudge: (ino: Inode) => this.#fence.mayJudge(ino, sequence) };
@@ -201,7 +203,7 @@ export class ListingApplication {
       if (requestedMs > known || known > this.#clock.nowMs()) tx.put('folder', folder, { listedMs: requestedMs });
     });
     this.#wasComplete.delete(folder);
-    return { ...merged, changes: merged.changes + (ahead?.changes ?? 0), questions };
+    return { ...merged, changes: isLast ? ahead.changes : merged.changes, questions };
   }
 
   *mergePart(
@@ -233,7 +235,7 @@ export class ListingApplication {
       const begunMs = this.#clock.elapsedMs();
       const plan = this.#mergeBatch(listing, batch, sequence);
       changes += plan.changes.length;
-      ahead?.add(plan.changes, listing.entries);
+      ahead?.add(batch, plan.changes, this.#names);
       if (plan.takenBack.length > 0) isTakenBack = true;
       for (const entry of plan.postponed) postponed.set(entry.url, entry);
       // Known entries cost a tenth of new ones: merge as many as fit into one turn.

@@ -5,12 +5,13 @@ import type { RemoteListing } from './remote-listing.ts';
 
 /** The collected pages of a listing. */
 export interface ListedEntries {
-  /** In the order of the service, each URL once: the last occurrence wins. */
+  /** In the order of the service, each URL once: the last occurrence wins. Without those of pages that `onPage` took. */
   readonly entries: readonly RemoteEntry[];
   /** The service's clock at the first response; null without a Date header. */
   readonly serverTimeMs: number | null;
 }
 
+/** Takes a page: its entries are not kept. */
 export type OnPage = (page: ListingPage) => Promise<void>;
 
 /** Ten times the promised folder size, and within memory limits: protects against an endless listing. */
@@ -35,8 +36,8 @@ const ENTRIES_SIDE_BY_SIDE_MIN = 100;
  * page of another length.
  *
  * @param options.isAwaited a program waits for the listing; other listings leave the connections to those
- * @param options.onPage called in the order of the pages for each page that was requested side by side and follows the
- * one before, while later ones are under way; the listing waits for it
+ * @param options.onPage called in the order of the pages for each page that another one follows, while later ones are under
+ * way; the listing waits for it
  * @throws ProtocolError for a listing that does not end · errors of `RemoteListing.listPage` and of `onPage`
  */
 export async function listPages(
@@ -45,15 +46,17 @@ export async function listPages(
   signal: AbortSignal,
   options: { readonly isAwaited?: boolean; readonly onPage?: OnPage } = {},
 ): Promise<ListedEntries> {
-  const collected = new CollectedPages(folder);
+  const collected = new CollectedPages(folder, options.onPage ?? null);
   const ask = (start: number) => listing.listPage(folder, start, signal);
   const first = await ask(0);
   let start: number | null = collected.add(first) ? first.entries.length : null;
-  if (start !== null && options.isAwaited && start >= ENTRIES_SIDE_BY_SIDE_MIN) {
-    start = await collectSideBySide(collected, first, ask, options.onPage ?? (async () => {}));
-  }
+  if (start !== null && options.isAwaited && start >= ENTRIES_SIDE_BY_SIDE_MIN)
+    start = await collectSideBySide(collected, first, ask);
   while (start !== null) {
-    const page = await ask(start);
+    const asked = ask(start);
+    asked.catch(() => {}); // the error is thrown below
+    await collected.passOn();
+    const page = await asked;
     start = collected.add(page) ? start + page.entries.length : null;
   }
   return collected;
@@ -64,14 +67,13 @@ async function collectSideBySide(
   collected: CollectedPages,
   first: ListingPage,
   ask: (start: number) => Promise<ListingPage>,
-  onPage: OnPage,
 ): Promise<number | null> {
   const fullEntries = first.entries.length;
   const stepEntries = fullEntries - 1;
   const ahead = new PagesAhead((index) => ask(index * stepEntries), fullEntries);
   let before = first;
   for (let index = 1; ; index++) {
-    await onPage(before);
+    await collected.passOn();
     const page = await ahead.take(index);
     if (page.entries[0]?.url !== before.entries.at(-1)?.url) {
       ahead.stop();
@@ -134,13 +136,20 @@ class PagesAhead {
 /** The pages in the order of their offsets. */
 class CollectedPages implements ListedEntries {
   readonly #folder: ResourceUrl;
+  readonly #onPage: OnPage | null;
+  /** Without the entries that `onPage` took: those of a long listing fill the memory. */
   readonly #byUrl = new Map<ResourceUrl, RemoteEntry>();
+  /** The URLs of all entries. */
+  readonly #known = new Set<ResourceUrl>();
+  /** Added, and not passed on yet. */
+  #last: ListingPage | null = null;
   #serverTimeMs: number | null = null;
   #pages = 0;
   #stalePages = 0;
 
-  constructor(folder: ResourceUrl) {
+  constructor(folder: ResourceUrl, onPage: OnPage | null) {
     this.#folder = folder;
+    this.#onPage = onPage;
   }
 
   get entries(): readonly RemoteEntry[] {
@@ -154,15 +163,28 @@ class CollectedPages implements ListedEntries {
   /** @returns whether another page follows. @throws ProtocolError for a listing that does not end */
   add(page: ListingPage): boolean {
     this.#serverTimeMs ??= page.serverTimeMs;
-    const before = this.#byUrl.size;
-    for (const entry of page.entries) this.#byUrl.set(entry.url, entry);
+    const before = this.#known.size;
+    for (const entry of page.entries) {
+      this.#known.add(entry.url);
+      this.#byUrl.set(entry.url, entry);
+    }
+    this.#last = page;
     this.#pages += 1;
-    this.#stalePages = this.#byUrl.size === before ? this.#stalePages + 1 : 0;
+    this.#stalePages = this.#known.size === before ? this.#stalePages + 1 : 0;
     if (!page.hasMore || page.entries.length === 0) return false;
     // Limit the pages too: with one new entry per page, the entry limit would allow a million requests.
-    if (this.#stalePages === STALE_PAGES_MAX || this.#pages === LISTING_PAGES_MAX || this.#byUrl.size > ENTRIES_MAX) {
+    if (this.#stalePages === STALE_PAGES_MAX || this.#pages === LISTING_PAGES_MAX || this.#known.size > ENTRIES_MAX) {
       throw new ProtocolError(`${this.#folder}: the listing does not end`);
     }
     return true;
+  }
+
+  /** Passes on the page that was added last: another one follows. @throws errors of `onPage` */
+  async passOn(): Promise<void> {
+    const page = this.#last;
+    if (this.#onPage === null || page === null) return;
+    this.#last = null;
+    this.#byUrl.clear();
+    await this.#onPage(page);
   }
 }

@@ -87,6 +87,11 @@ export class MissingEntries {
     return this.#held.keys();
   }
 
+  /** Whether entries wait for the user since a rollback: a listing that has one of them ends that. */
+  get isWaiting(): boolean {
+    return this.#lostTogether.size > 0;
+  }
+
   /** Takes the entries that the next listing of the folder decides. Call before the request. */
   takeRefused(folder: Inode): Refused {
     const refused = this.#refused.get(folder) ?? new Map();

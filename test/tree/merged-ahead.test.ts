@@ -80,6 +80,30 @@ test('entries of one name on different pages get the names that a listing in one
   const byName = (of: Fixture) =>
     [...of.tree.children(ROOT_INODE)].map(({ name, node }) => [name, node.remote?.resource]);
   expect(byName(fixture).sort()).toEqual(byName(other).sort());
+  // The pages that were merged are not kept.
+  expect(service.requests.filter((request) => request === `list ${ROOT_URL} 0`)).toHaveLength(2);
+});
+
+test('entries of one name on one page are listed once', async () => {
+  service.put(ROOT_URL, file('1', 'same.txt'), file('2', 'same.txt'));
+  await freshness.ensureListed(ROOT_INODE, never);
+
+  expect(names()).toEqual(['same (2).txt', 'same.txt']);
+  expect(service.requests).toEqual([`list ${ROOT_URL} 0`]);
+});
+
+test('a folder that is listed page by page is merged page by page', async () => {
+  const files = filesOf();
+  service.put(ROOT_URL, ...files);
+  service.pageEntries = 50; // too small to be requested side by side
+  const asked: number[] = [];
+  service.before = async () => {
+    asked.push(names().length);
+  };
+  await freshness.ensureListed(ROOT_INODE, never);
+
+  expect(names()).toEqual(files.map(({ name }) => name));
+  expect(asked.at(-1)).toBeGreaterThanOrEqual(100);
 });
 
 test('an entry that moves to a later page under a new name has the new name', async () => {
