@@ -61,6 +61,10 @@ export function laterOf(one: Timespec, other: Timespec): Timespec {
   return one.sec > other.sec || (one.sec === other.sec && one.nsec > other.nsec) ? one : other;
 }
 
+export function isSameTime(one: Timespec, other: Timespec): boolean {
+  return one.sec === other.sec && one.nsec === other.nsec;
+}
+
 /** Whole milliseconds since the epoch, rounded down. */
 export function msOfTimespec(time: Timespec): number {
   return time.sec * 1000 + Math.floor(time.nsec / 1e6);

@@ -1,4 +1,5 @@
-import { merged, Overlay, type Row, rangeOf } from './overlay.ts';
+import { ChangedRows } from './changed-rows.ts';
+import { merged, type Row, rangeOf } from './overlay.ts';
 import { behindKey, encodeKey } from './row-key.ts';
 import type { FirstOf, ScannedTable, SecondOf, StoreReader, TableName, Tables, Transaction } from './tables.ts';
 
@@ -11,7 +12,7 @@ export interface ChangeBase extends StoreReader {
 /** One running `transact`: an overlay over the store. It is committed or dropped as a whole. */
 export class Change implements Transaction {
   readonly #base: ChangeBase;
-  readonly #layer = new Overlay();
+  readonly #layer = new ChangedRows();
   readonly #effects: (() => void)[] = [];
   #ended = false;
 
@@ -68,7 +69,7 @@ export class Change implements Transaction {
   /** Ends the change: later writes through the transaction throw. */
   end(): { readonly rows: Row[]; readonly effects: readonly (() => void)[] } {
     this.#ended = true;
-    return { rows: [...this.#layer.rows()], effects: this.#effects };
+    return { rows: this.#layer.rows(), effects: this.#effects };
   }
 
   #set(table: TableName, key: Tables[TableName]['key'], value: Tables[TableName]['value'] | undefined): void {

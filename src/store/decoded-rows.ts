@@ -1,19 +1,17 @@
-import { LRUCache } from 'lru-cache';
-
 /**
- * A cache of decoded records of one table, in two queues: records that were read once, and records that were read again. A walk over a
- * whole tree reads each record once, so it evicts only from the short first queue. Its records become garbage early. With one longer
- * queue, a million of them filled the old generation of V8's heap, which is collected late.
+ * A cache of decoded records of one table, in two parts: records that were read once, and records that were read again. A walk over a
+ * whole tree reads each record once, so it evicts only from the small first part. Its records become garbage early. With one larger
+ * part, a million of them filled the old generation of V8's heap, which is collected late.
  *
- * INVARIANT: a key is in at most one of the two queues.
+ * INVARIANT: a key is in at most one of the two parts.
  */
 export class DecodedRows {
-  readonly #once: LRUCache<number, object>;
-  readonly #again: LRUCache<number, object>;
+  readonly #once: RecentRecords;
+  readonly #again: RecentRecords;
 
   constructor(limits: { readonly onceMax: number; readonly againMax: number }) {
-    this.#once = cacheOf(limits.onceMax);
-    this.#again = cacheOf(limits.againMax);
+    this.#once = new RecentRecords(limits.onceMax);
+    this.#again = new RecentRecords(limits.againMax);
   }
 
   get(key: number): object | undefined {
@@ -43,7 +41,39 @@ export class DecodedRows {
   }
 }
 
-/** Limited by size, with size 1 for each record: with `max`, `LRUCache` allocates all its arrays immediately, 3 ms for 20,000. */
-function cacheOf(recordsMax: number): LRUCache<number, object> {
-  return new LRUCache({ maxSize: recordsMax, sizeCalculation: () => 1 });
+/**
+ * The records used last: at least half of `max`, at most `max`. Two generations: when the newer one is full, it becomes the older one, whose
+ * records are dropped. (An LRU list is slower: a removal of files adds a record and deletes it, again and again.)
+ */
+class RecentRecords {
+  readonly #generationMax: number;
+  #newer = new Map<number, object>();
+  #older = new Map<number, object>();
+
+  constructor(max: number) {
+    this.#generationMax = Math.max(1, max / 2);
+  }
+
+  get(key: number): object | undefined {
+    const newer = this.#newer.get(key);
+    if (newer !== undefined || this.#older.size === 0) return newer;
+    const older = this.#older.get(key);
+    if (older === undefined) return undefined;
+    this.#older.delete(key);
+    this.set(key, older);
+    return older;
+  }
+
+  set(key: number, record: object): void {
+    if (this.#older.size > 0) this.#older.delete(key);
+    this.#newer.set(key, record);
+    if (this.#newer.size < this.#generationMax) return;
+    this.#older = this.#newer;
+    this.#newer = new Map();
+  }
+
+  delete(key: number): void {
+    if (this.#newer.size > 0) this.#newer.delete(key);
+    if (this.#older.size > 0) this.#older.delete(key);
+  }
 }

@@ -42,11 +42,21 @@ export function trashRootAbove(reader: Reader, folder: Inode): Inode | null {
 
 /** Whether the move of an entry of the local trash, or of a folder above it, into the trash of the service is acknowledged. */
 export function isTrashedThere(reader: Reader, { ino, remote }: NodeRecord): boolean {
-  if (remote === null) return false;
+  if (remote === null || leadsToRoot(reader, remote.parent)) return false;
   let top = ino;
   for (const above of upwards(reader, ino, 'there')) top = above.ino;
   return isTrashFolder(reader, top);
 }
+
+/** Whether the way upwards on the service is short and ends at the root, as nearly always. Cheaper than `upwards`: each removal asks. */
+function leadsToRoot(reader: Reader, folder: Inode): boolean {
+  let at: Inode | undefined = folder;
+  for (let steps = 0; at !== undefined && at !== ROOT_INODE && steps < SHORT_STEPS_MAX; steps++)
+    at = reader.get('node', at)?.remote?.parent;
+  return at === ROOT_INODE;
+}
+
+const SHORT_STEPS_MAX = 64;
 
 function keyOf(uid: number): string {
   return `local-trash-${uid}`;

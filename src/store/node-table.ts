@@ -1,4 +1,4 @@
-import { type ContentId, type Inode, isSpecial, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { type ContentId, type Inode, isSameTime, isSpecial, ROOT_INODE } from '../base/vocabulary.ts';
 import { forgetDeparted } from './departed-attributes.ts';
 import { DamagedRow } from './record-codec.ts';
 import { isSuspectTime } from './service-time.ts';
@@ -82,12 +82,14 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
     tx.put('name', [is.parent, is.name], ino);
   }
 
-  const had = before?.remote?.resource ?? null;
-  const has = after.remote?.resource ?? null;
-  if (had !== null && had !== has && tx.get('resource', had) === ino) tx.remove('resource', had);
-  if (has !== null && (had !== has || tx.get('resource', has) !== ino)) tx.put('resource', has, ino);
-
-  if (has !== null && had !== has) forgetDeparted(tx, has);
+  // A facet that was not replaced keeps its rows: a change that only users see does not read them.
+  if (before === undefined || before.remote !== after.remote) {
+    const had = before?.remote?.resource ?? null;
+    const has = after.remote?.resource ?? null;
+    if (had !== null && had !== has && tx.get('resource', had) === ino) tx.remove('resource', had);
+    if (has !== null && (had !== has || tx.get('resource', has) !== ino)) tx.put('resource', has, ino);
+    if (has !== null && had !== has) forgetDeparted(tx, has);
+  }
 
   moveReference(tx, was?.content ?? null, is?.content ?? null);
   moveReference(tx, before?.remote?.content ?? null, after.remote?.content ?? null);
@@ -104,8 +106,8 @@ export function writeNode(tx: Transaction, before: NodeRecord | undefined, after
     return;
   }
   tx.put('node', ino, after);
-  // A new inode has no rows.
-  const dirty = before === undefined ? undefined : tx.get('dirty', ino);
+  // A new inode has no rows, and a clean node has no such row.
+  const dirty = before === undefined || !isDirty(before) ? undefined : tx.get('dirty', ino);
   if (!isDirty(after)) {
     if (dirty !== undefined) tx.remove('dirty', ino);
   } else if (dirty === undefined || (dirty.parked !== null && asksAgain(before, after))) {
@@ -136,10 +138,6 @@ function asksAgain(before: NodeRecord | undefined, after: NodeRecord): boolean {
   if (was.parent !== is.parent || was.name !== is.name) return true;
   if (after.kind === 'folder') return was.mode !== is.mode || was.uid !== is.uid || was.gid !== is.gid;
   return isContentDirty(after) !== (before !== undefined && isContentDirty(before)) || !isSameTime(was.ctime, is.ctime);
-}
-
-function isSameTime(one: Timespec, other: Timespec): boolean {
-  return one.sec === other.sec && one.nsec === other.nsec;
 }
 
 /** Removes a node with both facets. */

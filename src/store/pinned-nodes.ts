@@ -7,7 +7,8 @@ export const PINS_MAX = 1_000;
 
 /** The files and folders that the user pinned. */
 export function pinnedNodes(store: Pick<StoreReader, 'get'>): readonly Inode[] {
-  return JSON.parse(String(store.get('meta', KEY) ?? '[]')) as Inode[];
+  const pins = store.get('meta', KEY);
+  return pins === undefined ? [] : (JSON.parse(String(pins)) as Inode[]);
 }
 
 export function writePinnedNodes(tx: Transaction, inos: readonly Inode[]): void {

@@ -20,7 +20,8 @@ export class DirtyIndex {
   readonly #store: StoreReader;
   readonly #intents: Intents;
   readonly #entries = new Map<Inode, readonly RemotePlace[]>();
-  readonly #byFolder = new Map<Inode, Map<string, Set<Inode>>>();
+  /** Nearly always one node has a name: a set for each would double the memory of a removed folder. */
+  readonly #byFolder = new Map<Inode, Map<string, Inode | Set<Inode>>>();
   /** Contents, and remote files of which some contents are versions. */
   readonly #needed = new Map<Inode, readonly (ContentId | ResourceUrl)[]>();
   readonly #neededBy = new Map<ContentId | ResourceUrl, Set<Inode>>();
@@ -72,11 +73,12 @@ export class DirtyIndex {
   }
 
   *occupants(parent: Inode, remoteName: string): Iterable<Inode> {
-    yield* this.#byFolder.get(parent)?.get(remoteName) ?? [];
+    const inos = this.#byFolder.get(parent)?.get(remoteName);
+    if (inos !== undefined) yield* all(inos);
   }
 
   *remoteChildren(folder: Inode): Iterable<Inode> {
-    for (const inos of this.#byFolder.get(folder)?.values() ?? []) yield* inos;
+    for (const inos of this.#byFolder.get(folder)?.values() ?? []) yield* all(inos);
   }
 
   /** A dirty node that needs this content, a version of this file, or a draft over either for its push; null for none. */
@@ -124,20 +126,24 @@ export class DirtyIndex {
   }
 
   #link(ino: Inode, { parent, remoteName }: RemotePlace): void {
-    const names = this.#byFolder.get(parent) ?? new Map<string, Set<Inode>>();
+    const names = this.#byFolder.get(parent) ?? new Map<string, Inode | Set<Inode>>();
     this.#byFolder.set(parent, names);
-    const inos = names.get(remoteName) ?? new Set<Inode>();
-    names.set(remoteName, inos);
-    inos.add(ino);
+    const inos = names.get(remoteName);
+    if (typeof inos === 'object') inos.add(ino);
+    else names.set(remoteName, inos === undefined || inos === ino ? ino : new Set([inos, ino]));
   }
 
   #unlink(ino: Inode, { parent, remoteName }: RemotePlace): void {
     const names = this.#byFolder.get(parent);
     const inos = names?.get(remoteName);
-    inos?.delete(ino);
-    if (inos?.size === 0) names?.delete(remoteName);
+    if (typeof inos === 'object') inos.delete(ino);
+    if (inos === ino || (typeof inos === 'object' && inos.size === 0)) names?.delete(remoteName);
     if (names?.size === 0) this.#byFolder.delete(parent);
   }
+}
+
+function all(inos: Inode | Set<Inode>): Iterable<Inode> {
+  return typeof inos === 'object' ? inos : [inos];
 }
 
 function isSameRow(one: readonly RemotePlace[], other: readonly RemotePlace[]): boolean {

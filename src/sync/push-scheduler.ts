@@ -101,8 +101,13 @@ export class PushScheduler {
 
   /** Plans some of the nodes that need it. The number is bounded, so that a turn stays short. @returns the pushes that start now */
   *turn(): Iterable<Push> {
-    this.#refreshStale();
     for (const ino of this.#due.takeDue()) this.#todo.add(ino);
+    // Without a decision the index may wait, so that a long removal is not slowed by the records that it changes.
+    if (this.#todo.size === 0 && this.#queue.size === 0 && this.#queue.running === 0) return;
+    if (!this.#refreshStale(REFRESHED_PER_TURN)) {
+      this.#deps.onWork();
+      return;
+    }
     const acyclic = new Set<Inode>();
     for (let decided = 0; decided < DECISIONS_PER_TURN; decided++) {
       const ino = this.#nextInLine() ?? firstOf(this.#todo);
@@ -420,9 +425,15 @@ export class PushScheduler {
     return sizeBytes > options.plainPutMaxBytes ? 'large' : 'small';
   }
 
-  #refreshStale(): void {
-    for (const ino of this.#stale) this.#index.refresh(ino);
-    this.#stale.clear();
+  /** @returns whether the index has all records; false if there are more than `max` */
+  #refreshStale(max = Number.POSITIVE_INFINITY): boolean {
+    let refreshed = 0;
+    for (const ino of this.#stale) {
+      if (refreshed++ === max) return false;
+      this.#stale.delete(ino);
+      this.#index.refresh(ino);
+    }
+    return true;
   }
 }
 
@@ -432,3 +443,4 @@ function firstOf<T>([first]: Iterable<T>): T | undefined {
 
 /** Bounds a turn to one or two milliseconds. */
 const DECISIONS_PER_TURN = 200;
+const REFRESHED_PER_TURN = 300;

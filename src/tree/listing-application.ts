@@ -4,10 +4,10 @@ import type { Logger } from '../base/log.ts';
 import type { RemoteEntry, RemoteResource } from '../base/resources.ts';
 import {
   type Inode,
+  isSameTime,
   type NodeKind,
   type ResourceUrl,
   ROOT_INODE,
-  type Timespec,
   timespecOfMs,
 } from '../base/vocabulary.ts';
 import type { Contents } from '../bytes/contents.ts';
@@ -426,10 +426,6 @@ function pinAgain(
   const pinned = [...again].slice(0, Math.max(0, PINS_MAX - kept.length));
   writePinnedNodes(tx, [...kept, ...pinned]);
   return pinned;
-}
-
-function isSameTime(one: Timespec, other: Timespec): boolean {
-  return one.sec === other.sec && one.nsec === other.nsec;
 }
 
 function isNameChange({ before, after }: NodeChange): boolean {

@@ -1,5 +1,5 @@
 import { FsError } from '../base/errors.ts';
-import { type Inode, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
+import { type Inode, isSameTime, ROOT_INODE, type Timespec } from '../base/vocabulary.ts';
 import { isInTrash } from '../store/local-trash.ts';
 import { writeNode } from '../store/node-table.ts';
 import type { NodeRecord, StoreReader, Transaction } from '../store/tables.ts';
@@ -28,6 +28,9 @@ export function isWithin(reader: Pick<StoreReader, 'get'>, ino: Inode, ancestor:
 export function touch(tx: Transaction, folder: Inode, now: Timespec, nowMs: number): void {
   const before = tx.get('node', folder);
   if (before === undefined || before.local === null) return;
+  const { mtime, ctime } = before.local;
+  // A program that empties a folder removes several entries in a millisecond.
+  if (isSameTime(mtime, now) && isSameTime(ctime, now)) return;
   writeNode(tx, before, { ...before, local: { ...before.local, mtime: now, ctime: now } }, nowMs);
 }
 

@@ -81,10 +81,11 @@ export class VacatedNames {
 
   forget(place: NamePlace): void {
     const key = keyOf(place);
+    this.#vacated.delete(key);
+    if (this.#claimed.size === 0) return;
     const resource = this.#claimed.get(key)?.remote.resource;
     if (resource !== undefined) this.#claims.delete(resource);
     this.#claimed.delete(key);
-    this.#vacated.delete(key);
   }
 }
 

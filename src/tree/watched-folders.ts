@@ -33,6 +33,8 @@ export class WatchedFolders {
   readonly #clock: Clock;
   /** Least recently used first. */
   readonly #folders = new Map<Inode, Watched>();
+  /** The folder used last. */
+  #latest: Inode | null = null;
   /** By `elapsedMs`: when watchers were looked for. */
   #lookedMs = Number.NEGATIVE_INFINITY;
   /** More recently used folders have replaced one since then. */
@@ -58,9 +60,16 @@ export class WatchedFolders {
 
   /** A program uses the folder. */
   use(folder: Inode): void {
-    const known = this.#folders.get(folder) ?? { slowdown: 1, retryAtMs: 0, doubts: 0 };
+    const known = this.#folders.get(folder);
+    const usedMs = this.#clock.elapsedMs();
+    // A program that empties a folder uses it thousands of times in sequence.
+    if (known !== undefined && folder === this.#latest) {
+      known.usedMs = usedMs;
+      return;
+    }
+    this.#latest = folder;
     this.#folders.delete(folder);
-    this.#folders.set(folder, { ...known, usedMs: this.#clock.elapsedMs() });
+    this.#folders.set(folder, { slowdown: 1, retryAtMs: 0, doubts: 0, ...known, usedMs });
     for (const oldest of this.#folders.keys()) {
       if (this.#folders.size <= WATCHED_MAX) break;
       this.#folders.delete(oldest);

@@ -17,6 +17,17 @@ test('a walk over everything pushes nothing out that was read twice or written',
   expect(rows.get(3)).toBeUndefined();
 });
 
+test('a cache holds at most its limits', () => {
+  const rows = new DecodedRows({ onceMax: 10, againMax: 20 });
+  for (let key = 0; key < 100; key++) rows.read(key, {});
+  for (let key = 100; key < 200; key++) rows.written(key, {});
+  expect([rows.get(99), rows.get(199)]).not.toContain(undefined);
+  const found = Array.from({ length: 200 }, (_, key) => rows.get(key) !== undefined);
+
+  expect(found.slice(0, 100).filter(Boolean).length).toBeLessThanOrEqual(10);
+  expect(found.slice(100).filter(Boolean).length).toBeLessThanOrEqual(20 + 1); // and the one that was read again
+});
+
 const act = fc.record({ do: fc.constantFrom('get', 'written', 'delete'), key: fc.integer({ min: 0, max: 3 }) });
 
 test('what is found is what was written last, whatever was forgotten', () => {

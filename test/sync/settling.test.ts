@@ -1,4 +1,6 @@
 import { expect, test } from 'vitest';
+import { type Inode, type ResourceUrl, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { newInode, writeNode } from '../../src/store/node-table.ts';
 import { SETTLE_MS, SyncWorld } from './sync-world.ts';
 
 const SECOND_MS = 1_000;
@@ -144,4 +146,77 @@ test('a sync pushes removals without waiting for further ones', async () => {
   expect(world.service.requests.length).toBeGreaterThan(before);
   await world.converge();
   await synced;
+});
+
+/** Counts the reads of rows of table `dirty` by turns of the event loop. */
+class ReadsOfTurns {
+  readonly turns = [0];
+  readonly #world: SyncWorld;
+  readonly #get: SyncWorld['store']['get'];
+  #isCounting = false;
+
+  constructor(world: SyncWorld) {
+    this.#world = world;
+    this.#get = world.store.get.bind(world.store);
+  }
+
+  begin(): void {
+    this.#isCounting = true;
+    this.#world.store.get = (table, key) => {
+      if (table === 'dirty') this.turns.push((this.turns.pop() ?? 0) + 1);
+      return this.#get(table, key);
+    };
+    const turn = (): void => {
+      this.turns.push(0);
+      if (this.#isCounting) setImmediate(turn);
+    };
+    setImmediate(turn);
+  }
+
+  end(): void {
+    this.#isCounting = false;
+    this.#world.store.get = this.#get;
+  }
+}
+
+test('removals that have not settled are not read by the sync', async () => {
+  const world = new SyncWorld();
+  await withFolder(world, 40);
+  const reads = new ReadsOfTurns(world);
+  for (let at = 0; at < 40; at++) {
+    world.remove(`/d/${at}`);
+    reads.begin();
+    world.clock.advance(SECOND_MS);
+    await world.quiet();
+    reads.end();
+  }
+
+  expect(Math.max(...reads.turns)).toBe(0);
+});
+
+test('a turn of the sync reads a bounded number of removed nodes', async () => {
+  const REMOVED = 3_000;
+  const world = new SyncWorld();
+  await withFolder(world, 0);
+  const { store, clock } = world;
+  const parent = store.get('name', [ROOT_INODE, 'd']) as Inode;
+  const remote = { parent, sizeBytes: 1, modified: null, mediaType: null, content: null, createdHereMs: null };
+  for (let at = 0; at < REMOVED; at++) {
+    const named = { resource: `m:file/x${at}` as ResourceUrl, name: `x${at}`, shownAs: `x${at}` };
+    const ino = store.transact((tx) => {
+      const ino = newInode(tx);
+      const tombstone = { ino, kind: 'file', localOnly: false, local: null, remote: { ...remote, ...named } } as const;
+      writeNode(tx, undefined, tombstone, clock.nowMs());
+      return ino;
+    });
+    world.sync.changed(ino);
+  }
+  const reads = new ReadsOfTurns(world);
+  reads.begin();
+  clock.advance(SETTLE_MS + 1);
+  while (reads.turns.length < 100) await world.quiet();
+  reads.end();
+
+  expect(reads.turns.reduce((sum, each) => sum + each)).toBeGreaterThan(REMOVED);
+  expect(Math.max(...reads.turns)).toBeLessThan(REMOVED / 2);
 });
