@@ -13,6 +13,8 @@ type Handle = FileHandle | FolderHandle;
 export class Handles {
   readonly #handles = new Map<HandleId, Handle>();
   readonly #folders = new Map<Inode, Set<FolderHandle>>();
+  /** With a record: the handles of each file. */
+  readonly #ofFile = new Map<OpenFile, HandleId[]>();
   #next = 1;
   /** With a record: the files with changes that a successor would not find. */
   readonly #unkept = new Set<OpenFile>();
@@ -58,7 +60,11 @@ export class Handles {
       if (record !== null) handle.onRewind = () => record.rewound(id);
       return;
     }
-    if (record !== null && !handle.hasChanged) handle.onChange = () => record.changed(id);
+    if (record === null) return;
+    const ofFile = this.#ofFile.get(handle.file);
+    if (ofFile === undefined) this.#ofFile.set(handle.file, [id]);
+    else ofFile.push(id);
+    if (!handle.hasChanged) handle.onChange = () => record.changed(id);
   }
 
   /** Notes each flush of a file before `next`. */
@@ -87,15 +93,13 @@ export class Handles {
   }
 
   #setUnstored(file: OpenFile, isUnstored: boolean): void {
-    for (const [id, handle] of this.#handles)
-      if (handle.kind === 'file' && handle.file === file) this.#record?.unstored(id, isUnstored);
+    for (const id of this.#ofFile.get(file) ?? []) this.#record?.unstored(id, isUnstored);
   }
 
   /** `file` reads `content` from now on. */
   reads(file: OpenFile, content: ContentId | 'older'): void {
-    if (this.#record === null) return;
-    for (const [id, handle] of this.#handles)
-      if (handle.kind === 'file' && handle.file === file) this.#record.reads(id, content);
+    const ofFile = this.#ofFile.get(file);
+    if (ofFile !== undefined) for (const id of ofFile) this.#record?.reads(id, content);
   }
 
   /** Whether an earlier process opened the handle, and what was written through it, or the file itself, is lost. */
@@ -173,10 +177,17 @@ export class Handles {
     const handle = this.#handles.get(id);
     this.#handles.delete(id);
     this.#record?.closed(id);
+    if (handle?.kind === 'file' && this.#record !== null) this.#leaves(handle.file, id);
     if (handle?.kind !== 'folder') return;
     const ofFolder = this.#folders.get(handle.ino);
     ofFolder?.delete(handle);
     if (ofFolder?.size === 0) this.#folders.delete(handle.ino);
+  }
+
+  #leaves(file: OpenFile, id: HandleId): void {
+    const ofFile = this.#ofFile.get(file) ?? [];
+    if (ofFile.length <= 1) this.#ofFile.delete(file);
+    else ofFile.splice(ofFile.indexOf(id), 1);
   }
 
   /** Folders that a program has open. */

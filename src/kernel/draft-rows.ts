@@ -139,20 +139,23 @@ export class DraftRows implements DraftRecord {
       const isWhole = isNew || (this.#incomplete.size > 0 && this.#incomplete.delete(row));
       const start = isWhole ? 0 : (changed?.start ?? 0);
       const end = isWhole ? ownEnd : (changed?.end ?? 0);
-      if (end > start) this.#bytes.set(memory.subarray(start, end), bodyOf(row) + start);
+      const isAll = start === 0 && end === memory.byteLength; // nearly always: without a view for it
+      if (end > start) this.#bytes.set(isAll ? memory : memory.subarray(start, end), bodyOf(row) + start);
     }
+    const numbers = this.#numbers;
+    const head = headOf(row);
     const next = !isNew && this.#head(row, VALID) === 1 ? 2 : 1;
     this.#writeState(stateOf(row, next), draft, writing);
     if (isNew) {
-      this.#setHead(row, CONTENT, content);
-      this.#setHead(row, INODE, ino);
-      this.#setHead(row, STORED_BY, 0);
+      numbers[head + CONTENT] = content;
+      numbers[head + INODE] = ino;
+      numbers[head + STORED_BY] = 0;
       this.#rows.set(content, row);
     }
-    this.#setHead(row, VALID, next);
+    numbers[head + VALID] = next;
     const append = this.#appending.size > 0 ? this.#appending.get(content) : undefined;
     if (append === undefined) return true;
-    this.#numbers[append + IS_MADE] = 1;
+    numbers[append + IS_MADE] = 1;
     this.#appending.delete(content);
     return true;
   }
@@ -163,11 +166,11 @@ export class DraftRows implements DraftRecord {
   }
 
   dropped(content: ContentId): void {
-    const row = this.#rows.get(content);
+    const row = this.#rows.size > 0 ? this.#rows.get(content) : undefined;
     if (row === undefined) return;
     this.#setHead(row, VALID, 0);
     this.#rows.delete(content);
-    this.#incomplete.delete(row);
+    if (this.#incomplete.size > 0) this.#incomplete.delete(row);
     this.#free.push(row);
     const at = this.#storing.indexOf(row);
     if (at >= 0) this.#storing.splice(at, 1);
@@ -251,12 +254,17 @@ export class DraftRows implements DraftRecord {
   }
 
   #head(row: number, index: number): number {
-    return this.#numbers[HEADS_START + row * HEAD + index] as number;
+    return this.#numbers[headOf(row) + index] as number;
   }
 
   #setHead(row: number, index: number, value: number): void {
-    this.#numbers[HEADS_START + row * HEAD + index] = value;
+    this.#numbers[headOf(row) + index] = value;
   }
+}
+
+/** Where the head of a row begins, in numbers. */
+function headOf(row: number): number {
+  return HEADS_START + row * HEAD;
 }
 
 /** Where the own bytes of a row begin. */

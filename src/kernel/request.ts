@@ -21,6 +21,8 @@ export class Request implements OpContext, PendingOp, ServedRequest {
   readonly uniqueLow: number;
   /** As received, for the reply. */
   readonly uniqueHigh: number;
+  readonly unique: number;
+  readonly nodeId: number;
   readonly nodeid: Inode;
   /** For a request by the node id of a replaced file: the older attributes; null for all others. */
   readonly older: OlderAttributes | null;
@@ -48,7 +50,6 @@ export class Request implements OpContext, PendingOp, ServedRequest {
   /** Size of the copied bytes of a pending WRITE. */
   copiedBytes = 0;
   readonly #nodeIds: NodeIds;
-  readonly #number: number;
   readonly #handover: HandoverState | null;
   #controller: AbortController | null = null;
   #aborted: Error | null = null;
@@ -58,9 +59,10 @@ export class Request implements OpContext, PendingOp, ServedRequest {
     this.opcode = wire.u32(at + P.IN_OPCODE);
     this.uniqueLow = wire.u32(at + P.IN_UNIQUE);
     this.uniqueHigh = wire.u32(at + P.IN_UNIQUE + 4);
+    this.unique = uniqueAt(wire, at + P.IN_UNIQUE);
     const nodeId = wire.u64(at + P.IN_NODEID);
     this.#nodeIds = nodeIds;
-    this.#number = nodeId;
+    this.nodeId = nodeId;
     this.nodeid = nodeIds.inodeOf(nodeId);
     this.older = nodeIds.olderOf(nodeId);
     this.uid = wire.u32(at + P.IN_UID);
@@ -72,14 +74,6 @@ export class Request implements OpContext, PendingOp, ServedRequest {
   /** A predecessor of this process may have carried it out. */
   get isRepeated(): boolean {
     return this.isInherited || (this.uniqueHigh & RESENT) !== 0;
-  }
-
-  get nodeId(): number {
-    return this.#number;
-  }
-
-  get unique(): number {
-    return this.uniqueLow + ((this.uniqueHigh & ~RESENT) >>> 0) * 0x1_0000_0000;
   }
 
   during<T>(act: () => T): T {
@@ -108,7 +102,7 @@ export class Request implements OpContext, PendingOp, ServedRequest {
 
   /** Whether the name no longer leads to the node id of the request. This may change before the reply. */
   get isByFormer(): boolean {
-    return this.#nodeIds.isFormer(this.#number);
+    return this.#nodeIds.isFormer(this.nodeId);
   }
 
   get signal(): AbortSignal {

@@ -213,6 +213,23 @@ test('a reader keeps its version after the file was replaced elsewhere, deleted,
   expect(await read(ino, newer)).toBe('the version B');
 });
 
+test('a reader keeps its version over a death after another reader of the file was closed', async () => {
+  const service = new VersionService();
+  service.put('file', Buffer.from('version A'));
+  await start({ listing: service, source: service });
+  const { freshness, tree, fileSystem } = life.side;
+  await freshness.ensureListed(ROOT_INODE, new AbortController().signal);
+  const ino = tree.child(ROOT_INODE, 'file')?.ino as Inode;
+  const [closed, reader] = [await open(ino, flags('r')), await open(ino, flags('r'))];
+  await fileSystem.release(ino, closed);
+  expect(await read(ino, reader)).toBe('version A');
+  service.put('file', Buffer.from('the version B'), 2_000_000);
+  await freshness.refresh(ROOT_INODE);
+  await life.die();
+
+  expect(await read(ino, reader)).toBe('version A');
+});
+
 test('a removal whose process dies right after its record leaves the bytes to the open descriptor', async () => {
   await start();
   const ino = await created('file', 'bytes');
