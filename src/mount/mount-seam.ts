@@ -63,8 +63,10 @@ export interface MountService {
   open(keeper: Keeper | null): Promise<{ readonly hasRoot: boolean }>;
   /** Makes the root of an empty store. */
   createRoot(root: ResourceUrl): Promise<void>;
-  /** Mounts, and starts the sync. Resolves when the kernel has been answered. */
+  /** Mounts. Resolves when the kernel has been answered. */
   mount(): Promise<Mounted>;
+  /** Starts the sync, the pins and the housekeeping: of a continued mount, when the programs that waited for it are answered. */
+  begin(): Promise<void>;
   /**
    * Unmounts and closes the store; pushes for up to `timeoutMs` (null: until nothing is left, or until a second call sets a
    * limit). Idempotent.

@@ -313,17 +313,18 @@ class MountingProcess {
       await this.#control.close();
       throw error;
     }
-    const { queue } = await this.#commands.metrics();
+    // A continued mount was there before: the event `mounted` is not for it.
+    const pending = isContinued ? 0 : (await this.#commands.metrics()).queue.pending;
     await Promise.race([asked, late]);
     if (this.#hasFinished) return; // unmounted meanwhile
     this.#isMounted = true;
     this.#connection.report();
-    if (isContinued) return; // the mount was there before
+    if (isContinued) return;
     this.#event({
       type: 'mounted',
       directory: this.#request.directory,
       account: this.#account.username,
-      pending: queue.pending,
+      pending,
       connection: this.connection,
       ...((await this.#commands.paused()) !== null && { isPaused: true }),
     });
@@ -336,6 +337,7 @@ class MountingProcess {
       process.on(signal, () => void this.#interrupted(signal));
     if (keeper !== null) this.#continuity?.serves(keeper, mounted.doesResend);
     if (this.#request.words.autoUnmount) unmountWhenKilled(this.#request.directory);
+    await this.#mount.begin();
   }
 
   /** @throws UsageError if the offer is refused; this process then continues */
