@@ -14,7 +14,8 @@ export class KeeperLine {
   readonly #socket: Socket;
   /** For the outcome of the preparation that is under way; null: none is. */
   #answered: ((outcome: Outcome) => void) | null = null;
-  #turn: (keeper: Keeper | null) => void = () => {};
+  /** A keeper may end before its standby has loaded the program and waits. */
+  readonly #turn: Promise<Keeper | null>;
   /** Called when a standby that waited has ended. */
   onLost: () => void = () => {};
   /** The preparations, one after the other: each ends the standby of the one before. */
@@ -23,12 +24,14 @@ export class KeeperLine {
   constructor(socket = new Socket({ fd: KEEPER_LINE, readable: true, writable: true })) {
     this.#socket = socket;
     const lines = createInterface({ input: socket });
-    lines.on('line', (line) => {
-      if (this.#answered !== null && (line === 'waits' || line === 'failed')) this.#answered(line);
-      else if (line === 'failed') this.onLost();
-      else this.#turn(placeIn(line));
+    this.#turn = new Promise((resolve) => {
+      lines.on('line', (line) => {
+        if (this.#answered !== null && (line === 'waits' || line === 'failed')) this.#answered(line);
+        else if (line === 'failed') this.onLost();
+        else resolve(placeIn(line));
+      });
+      lines.on('close', () => resolve(null));
     });
-    lines.on('close', () => this.#turn(null));
     socket.on('error', () => {}); // `close` follows
     socket.unref();
   }
@@ -36,11 +39,8 @@ export class KeeperLine {
   /** For a standby that is ready: waits until it continues the mount. @returns null when the keeper ends */
   async turn(): Promise<Keeper | null> {
     this.#socket.ref();
-    const turn = new Promise<Keeper | null>((resolve) => {
-      this.#turn = resolve;
-    });
     tellKeeper('waits');
-    const keeper = await turn;
+    const keeper = await this.#turn;
     this.#socket.unref();
     return keeper;
   }

@@ -224,7 +224,7 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
   },
   {
     ...{ safeguard: 'a standby ends with its keeper', file: 'src/kernel/keeper-line.ts' },
-    ...{ from: "lines.on('close', () => this.#turn(null));", to: '' },
+    ...{ from: "lines.on('close', () => resolve(null));", to: '' },
     ...{ test: STANDBY, names: 'a standby ends with its mount' },
   },
   {

@@ -47,24 +47,46 @@ describe.skipIf(missing !== null)(titled('standby', missing), () => {
     expect((await mount.run('echo here > there; cat there')).stdout).toBe('here\n');
   });
 
-  test('a standby ends with its mount', async () => {
-    onTestFailed(() => mount.printLogs());
-    await mount.standbyReady();
-    const waiting = standbyOf(mount.pid);
+  test.each([
+    ['a standby', true],
+    ['a standby that still loads the program', false],
+  ])('%s ends with its mount', async (_which, isReady) => {
+    const env = { CFS_TEST_KEEPER_UNLIMITED: '1' };
+    const mortal = await MountFixture.start({ flags: ['--continuity', '--standby=on'], env });
+    onTestFailed(() => mortal.printLogs());
+    try {
+      await mortal.killAndContinue(); // the next standby is started two seconds later
+      if (isReady) await mortal.standbyReady();
+      const keeper = parentOf(mortal.pid);
+      const waiting = await vi.waitUntil(() => standbysOf(mortal.pid)[0], { timeout: 30_000, interval: 5 });
+      if (!isReady) process.kill(waiting, 'SIGSTOP');
 
-    expect((await mount.unmount()).code).toBe(0);
+      expect((await mortal.unmount()).code).toBe(0);
+      await vi.waitUntil(() => processLife(keeper) === 'ended', { timeout: 30_000, interval: 20 });
+      if (!isReady) process.kill(waiting, 'SIGCONT');
 
-    await vi.waitUntil(() => processLife(waiting) === 'ended', { timeout: 30_000, interval: 20 });
+      await vi.waitUntil(() => processLife(waiting) === 'ended', { timeout: 30_000, interval: 20 });
+    } finally {
+      await mortal.dispose();
+    }
   });
 });
 
 /** The other child of the keeper. */
 function standbyOf(pid: number): number {
-  const keeper = Number(/^PPid:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
-  const children = readFileSync(`/proc/${keeper}/task/${keeper}/children`, 'utf8').trim().split(' ').map(Number);
-  const [waiting, ...others] = children.filter((child) => child !== pid && processLife(child) === 'running');
-  if (waiting === undefined || others.length > 0) throw new Error(`children of ${keeper}: ${children}`);
+  const [waiting, ...others] = standbysOf(pid);
+  if (waiting === undefined || others.length > 0) throw new Error(`${others.length} standbys beside ${waiting}`);
   return waiting;
+}
+
+function standbysOf(pid: number): readonly number[] {
+  const keeper = parentOf(pid);
+  const children = readFileSync(`/proc/${keeper}/task/${keeper}/children`, 'utf8').trim().split(' ').map(Number);
+  return children.filter((child) => child !== pid && processLife(child) === 'running');
+}
+
+function parentOf(pid: number): number {
+  return Number(/^PPid:\s*(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1]);
 }
 
 /** The memory of a process, by some rows of its summary. */
