@@ -149,10 +149,13 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
       range: 'bytes=0-',
     });
     const observer = await Postgres.open(url, { connectionsMax: 1 });
-    const { end } = await observer.one<{ end: string }>(
-      "SELECT (lease_until + interval '1 second')::text AS end FROM versions WHERE uid = $1",
-      user.uid,
-    );
+    let end: string | undefined;
+    await until(async () => {
+      const leased =
+        "SELECT (lease_until + interval '1 second')::text AS end FROM versions WHERE uid = $1 AND epoch > 0";
+      end = (await observer.row<{ end: string }>(leased, user.uid))?.end;
+      return end !== undefined;
+    });
     let sent = 10;
     await until(async () => {
       await sender.send(data.subarray(sent, sent + 1));
@@ -183,6 +186,8 @@ describe.skipIf(missing !== null)(titled('several servers', missing), () => {
       });
     const sleeper = await begin(first, sleepers, 0);
     const observer = await Postgres.open(url, { connectionsMax: 1 });
+    const isLeased = 'SELECT FROM versions WHERE uid = $1 AND epoch > 0';
+    await until(async () => (await observer.row(isLeased, user.uid)) !== undefined);
     const isFree = 'SELECT FROM versions WHERE uid = $1 AND NOT complete AND lease_until < clock_timestamp()';
     await until(async () => (await observer.row(isFree, user.uid)) !== undefined);
     const taker = await begin(second, takers, 0);
