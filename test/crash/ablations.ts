@@ -225,7 +225,7 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
   {
     ...{ safeguard: 'a standby ends with its keeper', file: 'src/kernel/keeper-line.ts' },
     ...{ from: "lines.on('close', () => resolve(null));", to: '' },
-    ...{ test: STANDBY, names: 'a standby ends with its mount' },
+    ...{ test: STANDBY, names: 'ends with its mount' },
   },
   {
     ...{ safeguard: 'the process of a killed keeper ends before another one continues', file: KEEPER },
