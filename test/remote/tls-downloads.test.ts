@@ -266,6 +266,11 @@ check(titled('a download by TLS', missing), () => {
   });
 });
 
+/** One byte of data, which is not for a handshake: more records arrive than are looked at. */
+const SHORT_RECORD = Buffer.from([23, 3, 3, 0, 1, 0]);
+/** The buffers of the two sockets may take some MiB. */
+const TAKEN_BYTES_MAX = 16 * 1024 ** 2;
+
 check(titled('no request goes by TLS', missing), () => {
   const EXPIRED = ['20200101000000Z', '20200201000000Z'] as const;
 
@@ -299,6 +304,26 @@ check(titled('no request goes by TLS', missing), () => {
 
     expect(requests).toBe(0);
     expect(downloads.isWilling).toBe(false);
+  });
+
+  test('to a peer that sends without end before it is verified, and little of it is taken', async () => {
+    const records = Buffer.concat(Array.from({ length: 16_384 }, () => SHORT_RECORD));
+    let taken = 0;
+    await serve({
+      inTransit: (_bytes, _from, client) => {
+        const flood = (): void => {
+          taken = client.bytesWritten - client.writableLength;
+          if (!client.destroyed) client.write(records, flood);
+        };
+        client.removeAllListeners('data').resume(); // no alert reaches the service, which would close
+        flood();
+      },
+    });
+
+    expect(await downloads.bring(download(WHOLE))).toBe(0);
+
+    expect(taken).toBeLessThan(TAKEN_BYTES_MAX);
+    expect(requests).toBe(0);
   });
 
   test('on a connection that was closed during the handshake', async () => {

@@ -6,6 +6,8 @@ import { encrypt } from './connector.ts';
 import type { RecordKeys } from './receiver.ts';
 
 const READ_BYTES = 16 * 1024;
+/** More than OpenSSL accepts of a handshake. A peer that sends more before it is verified is read no further, and the deadline ends it. */
+const RECEIVED_BYTES_MAX = 256 * 1024;
 const HEADER_BYTES = 5;
 const IV_BYTES = 12;
 
@@ -42,7 +44,7 @@ export class Handshake {
     callback: (bytes, buffer) => {
       this.#received = Buffer.concat([this.#received, buffer.subarray(0, bytes)]);
       this.#arrived();
-      return true;
+      return this.#received.byteLength <= RECEIVED_BYTES_MAX;
     },
   };
 
@@ -60,10 +62,10 @@ export class Handshake {
     for (const stream of [tls, wire, socket]) stream.on('error', () => {}).on('close', closed);
     try {
       while (!isSecure) {
+        if (tls.destroyed || socket.destroyed) return null;
         const record = this.#nextRecord();
-        if (record !== null) wire.push(record);
-        else if (tls.destroyed || socket.destroyed) return null;
-        else await this.#more();
+        if (record === null) await this.#more();
+        else wire.push(record);
         // One at a time. Node has processed it when this turn of the event loop ends.
         await new Promise((resolve) => setImmediate(resolve));
       }
