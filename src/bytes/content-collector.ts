@@ -16,7 +16,6 @@ import { removeBlockRows } from './version-blocks.ts';
 
 const COLLECTED_PER_CALL_MAX = 200;
 const RECORDS_PER_TURN = 200;
-const SHARDS = 256;
 
 /** Removes unreferenced contents, and takes stock of the contents and files of earlier runs. */
 export class ContentCollector {
@@ -131,10 +130,12 @@ export class ContentCollector {
         if (record !== undefined) this.#count(id, record);
       }
       for (const place of ['drafts', 'cache'] as const) {
-        for (let shard = 0; shard < SHARDS; shard++) {
+        await nextTurn();
+        // A folder that is made from now on has new ids only.
+        for (const [at, shard] of this.#files.shardsIn(place).entries()) {
           if (signal.aborted) return false;
           for (const id of this.#files.idsIn(place, shard)) if (id < this.#firstNewId) this.#tidyFile(id, place);
-          if (shard % 8 === 7) await nextTurn();
+          if (at % 8 === 7) await nextTurn();
         }
       }
       this.#eviction.resume();

@@ -23,6 +23,8 @@ const OTHER_DESCRIPTORS = 96;
 /** cachedir.org: backup programs leave such a folder out. */
 const CACHE_TAG = 'Signature: 8a477f597d28d172789f06886806bc55\n# Blocks that can be fetched again (cfs-mount).\n';
 
+const SHARD_NAME = /^[0-9a-f]{2}$/;
+
 /** One sparse file per larger content, spread over 256 folders so that none grows without limit. */
 export class ContentFiles {
   readonly #directory: string;
@@ -354,10 +356,15 @@ export class ContentFiles {
     for (const [id, { fd }] of [...this.#open]) if (!this.#written.has(fd)) this.close(id);
   }
 
-  /** Ids of the files that lie in one of the 256 folders. */
-  idsIn(place: Place, shard: number): ContentId[] {
+  /** Those of the 256 folders that exist. A store with few files has few of them, and a missing one costs an exception. */
+  shardsIn(place: Place): string[] {
+    return this.#disk.list(join(this.#directory, place)).filter((name) => SHARD_NAME.test(name));
+  }
+
+  /** Ids of the files in one of these folders. */
+  idsIn(place: Place, shard: string): ContentId[] {
     return this.#disk
-      .list(join(this.#directory, place, shardName(shard)))
+      .list(join(this.#directory, place, shard))
       .map(Number)
       .filter((id) => Number.isSafeInteger(id) && id > 0) as ContentId[];
   }

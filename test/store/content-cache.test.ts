@@ -545,3 +545,25 @@ test('fetched bytes with checksums are not read again, and the checksums are kep
   expect(second.contents.readAll(id, damaged), 'a block that does not fit its checksum').toBeNull();
   await stop(second);
 });
+
+test('taking stock looks into folders that exist only', async () => {
+  const place = await open();
+  fetch(place, version(place, MIB), new Uint8Array(MIB));
+  await stop(place);
+  const listed: string[] = [];
+  const noting: Disk = Object.create(systemDisk, {
+    list: {
+      value: (path: string) => {
+        listed.push(path);
+        return systemDisk.list(path);
+      },
+    },
+  });
+  const again = await open({}, place.directory, { disk: noting });
+
+  expect(await again.contents.takeStock(new AbortController().signal)).toBe(true);
+
+  expect(listed.every((path) => existsSync(path))).toBe(true);
+  expect(again.contents.usage().cacheBytes).toBe(MIB);
+  await stop(again);
+});
