@@ -34,13 +34,14 @@ const written = {
 };
 
 // Each of the two threads of the mounting process is one file.
-for (const [name, input] of [
-  ['mounting-process', 'cli/mounting-main'],
-  ['mount-worker', 'mount/mount-worker'],
-]) {
-  await bundleInto(`${root}dist/mount/${name}.bundle.cjs`, `${root}src/${input}.ts`);
-  await bundleInto(`${root}dist/mount/${name}.cjs`, `${root}src/mount/compiled-program.ts`);
-}
+const mount = { from: `${root}src/mount/`, to: `${root}dist/mount/` };
+await bundleInto(`${mount.to}mounting-process.bundle.cjs`, `${root}src/cli/mounting-main.ts`);
+await bundleInto(`${mount.to}mount-worker.bundle.cjs`, `${mount.from}mount-worker.ts`);
+// Before the modules of Node that the bundle loads, which come before all modules of ours.
+const flagsBack = await rolldown({ ...shared, input: `${mount.from}flags-back.ts` });
+const [{ code: banner }] = (await flagsBack.generate({ format: 'iife', comments: false })).output;
+await bundleInto(`${mount.to}mounting-process.cjs`, `${mount.from}first-of-process.ts`, banner);
+await bundleInto(`${mount.to}mount-worker.cjs`, `${mount.from}first-of-worker.ts`);
 
 // A command loads its own part of `cfs`.
 const programs = `${root}dist/cli/`;
@@ -68,15 +69,16 @@ writeFileSync(`${root}dist/mount/licences.txt`, `The .cjs files contain these pa
  * With the packages that both threads load. Their native halves stay outside.
  * @param {string} file
  * @param {string} input
+ * @param {string} banner code before that of the modules
  */
-async function bundleInto(file, input) {
+async function bundleInto(file, input, banner = '') {
   const bundle = await rolldown({
     ...shared,
     input,
     external: [/^node:/, 'fuse-native', ...Object.keys(OUTSIDE)],
     plugins: [{ name: 'packages as CommonJS', transform: loadedInPlace }],
   });
-  const { output } = await bundle.write({ ...written, file, codeSplitting: false });
+  const { output } = await bundle.write({ ...written, file, banner, codeSplitting: false });
   notePackages(output[0].moduleIds);
   let source = readFileSync(file, 'utf8');
   for (const [name, by] of Object.entries(OUTSIDE))
@@ -119,6 +121,12 @@ function loadedInPlace(code, id) {
     const loading = "http2 = require('node:http2')";
     if (!code.includes(loading)) throw new Error(`${id} does not load HTTP/2 as expected`);
     return { code: code.replace(loading, "throw new Error('HTTP/2 is not used')"), map: null };
+  }
+  if (id.endsWith('/pino/pino.js')) {
+    // For transports, of which we use none. It makes V8 look for the lines of the whole bundle.
+    const calling = 'normalize(instance, caller(), ...args)';
+    if (!code.includes(calling)) throw new Error(`${id} does not ask for its caller as expected`);
+    return { code: code.replace(calling, 'normalize(instance, [], ...args)'), map: null };
   }
   if (id.includes('/node_modules/lmdb/')) {
     // lmdb finds its native half from its own folder. One of its files has a `require` of its own.

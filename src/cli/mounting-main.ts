@@ -1,4 +1,3 @@
-import '../mount/worker-start.ts'; // first: this thread loads the rest while the Worker starts
 import { endProcess } from '../base/process-end.ts';
 import { answerLauncher, readMountRequest } from '../mount/mount-request.ts';
 import { mountMain } from '../mount/mounting-process.ts';

@@ -185,7 +185,7 @@ class MountingProcess {
       accountName: `${account.username} (${account.origin})`,
       owner: { uid: process.getuid?.() ?? 0, gid: process.getgid?.() ?? 0 },
     };
-    const worker = fileSystemThread;
+    const worker = fileSystemThread();
     worker.postMessage(start);
     // Programs wait for the Worker, the service waits for this thread: decoding a listing must not delay a stat(2). The Worker's
     // thread exists already and keeps its priority.

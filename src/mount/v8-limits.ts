@@ -1,5 +1,3 @@
-import { setFlagsFromString } from 'node:v8';
-
 /** A flag of V8: its default, and its value in a running mount. `only`: the version of Node that has the flag, and needs it. */
 interface Limit {
   readonly flag: string;
@@ -35,17 +33,22 @@ const LIMITS: readonly Limit[] = [
  * beforehand (ADR 23).
  */
 export function limitV8(): void {
-  for (const { flag, mounted } of ours()) setFlagsFromString(`--${flag}=${mounted}`);
+  for (const { flag, mounted } of ours()) set(flag, mounted);
 }
 
 /** Runs `action` with V8's own limits. */
 export function withUsualLimits<T>(action: () => T): T {
-  for (const { flag, normally } of ours()) setFlagsFromString(`--${flag}=${normally}`);
+  for (const { flag, normally } of ours()) set(flag, normally);
   try {
     return action();
   } finally {
     limitV8();
   }
+}
+
+function set(flag: string, value: number): void {
+  // Not imported: the first file of each thread contains this module, and needs it when it stores code.
+  process.getBuiltinModule('node:v8').setFlagsFromString(`--${flag}=${value}`);
 }
 
 function ours(): readonly Limit[] {
