@@ -2,7 +2,7 @@ import { FsError } from '../base/errors.ts';
 import { BLOCK_BYTES, type ContentId, type Inode, ROOT_INODE } from '../base/vocabulary.ts';
 import { checkDeparted } from '../store/departed-attributes.ts';
 import { isDirty, staysHere } from '../store/node-table.ts';
-import type { ContentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
+import type { ContentRecord, IntentRecord, NodeRecord, StoreReader } from '../store/tables.ts';
 import { BLOCKS_PER_ROW, blocksOfRow } from './block-map.ts';
 import { isLayered } from './content-layers.ts';
 import type { Contents } from './contents.ts';
@@ -14,6 +14,7 @@ import type { Contents } from './contents.ts';
 export function* checkStore(store: StoreReader): Generator<string> {
   yield* checkNodes(store);
   yield* checkIndexes(store);
+  yield* checkIntents(store);
   yield* checkContents(store);
   yield* checkDeparted(store);
 }
@@ -86,21 +87,52 @@ function* checkIndexes(store: StoreReader): Generator<string> {
   for (const [ino] of store.all('folder')) {
     if (store.get('node', ino)?.kind !== 'folder') yield `node ${ino} has a listing, but is no folder`;
   }
-  const owners = new Set<Inode>();
-  for (const [id, { owner, phase, content, resource }] of store.all('intent')) {
-    // The owner may be deleted: recovery then finds and deletes the resource that the operation may have created.
-    if (content !== null && store.get('content', content) === undefined)
-      yield `intent ${id} of node ${owner} names content ${content}, which does not exist`;
-    if (phase === 'abandoned') continue;
-    if (owners.has(owner)) yield `intent ${id} is the second open intent of node ${owner}`;
-    owners.add(owner);
-    const holder = resource === null ? undefined : store.get('resource', resource);
-    if (holder !== undefined && holder !== owner)
-      yield `intent ${id} of node ${owner} changes a resource that belongs to node ${holder}`;
-  }
   for (const [url, id] of store.all('version')) {
     if (store.get('content', id)?.version !== url)
       yield `a version leads to content ${id}, which belongs to another version`;
+  }
+}
+
+/** Checks the operations in flight: one for each node, and each on the resource that it may change. */
+export function* checkIntents(store: StoreReader): Generator<string> {
+  const owners = new Set<Inode>();
+  for (const [id, intent] of store.all('intent')) {
+    const { owner, phase, content } = intent;
+    const it = `intent ${id} of node ${owner}`;
+    if (content !== null && store.get('content', content) === undefined)
+      yield `${it} names content ${content}, which does not exist`;
+    if (phase === 'abandoned') continue;
+    if (owners.has(owner)) yield `intent ${id} is the second open intent of node ${owner}`;
+    owners.add(owner);
+    yield* checkTarget(store, it, intent);
+  }
+}
+
+/** The owner of a creation may be deleted: recovery then finds and deletes the resource that the operation may have created. */
+function* checkTarget(store: StoreReader, it: string, intent: IntentRecord): Generator<string> {
+  const { owner, action, resource } = intent;
+  const holder = resource === null ? undefined : store.get('resource', resource);
+  switch (action) {
+    case 'create-folder':
+    case 'create-file':
+      if (resource !== null) yield `${it} (${action}) changes a resource, but creates one`;
+      break;
+    case 'fill':
+    case 'new-version':
+    case 'relocate':
+    case 'trash':
+      // A node that takes the resource over takes the operation over, too. Recovery ends the operation on a resource of no node.
+      if (holder !== undefined && holder !== owner)
+        yield `${it} (${action}) changes a resource that belongs to node ${holder}`;
+      break;
+    case 'copy-file':
+    case 'restore':
+      // The source of a copy is another node's: the file that the owner replaces. It may be deleted meanwhile, and no save waits for the copy
+      // then. A file in the trash is no node's, unless the service gives its address to another node. Recovery then forgets the intent.
+      if (holder === owner) yield `${it} (${action}) takes over a resource that belongs to this node`;
+      break;
+    default:
+      action satisfies never;
   }
 }
 

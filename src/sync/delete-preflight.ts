@@ -2,6 +2,7 @@ import type { Clock } from '../base/clock.ts';
 import { ApiError } from '../base/errors.ts';
 import type { RemoteEntry } from '../base/resources.ts';
 import type { Inode, ResourceUrl } from '../base/vocabulary.ts';
+import type { Intents } from '../store/intents.ts';
 import { isTrashFolder } from '../store/local-trash.ts';
 import { listAnew, removeNode, writeNode } from '../store/node-table.ts';
 import { mayBeTimeOf } from '../store/service-time.ts';
@@ -85,7 +86,7 @@ export class DeletePreflight {
   }
 
   async #holdsOnly(folder: ResourceUrl, known: ReadonlySet<Inode>, signal: AbortSignal): Promise<boolean> {
-    const { store, changes, clock } = this.#deps;
+    const { store, intents, changes, clock } = this.#deps;
     let entries: readonly RemoteEntry[];
     try {
       entries = await changes.list(folder, signal);
@@ -103,7 +104,11 @@ export class DeletePreflight {
         if (!isChangedSince(node, entry) || (await this.#deps.isOnlyAbandoned(node.remote, signal))) continue;
       }
       onlyOurs = false;
-      if (node !== undefined && node.local === null) store.transact((tx) => removeNode(tx, node, clock.nowMs()));
+      store.transact((tx) => {
+        const now = node === undefined ? undefined : tx.get('node', node.ino);
+        // The tombstone of a deletion in flight stays until its outcome is known.
+        if (now?.local === null && intents.ownedBy(now.ino) === undefined) removeNode(tx, now, clock.nowMs());
+      });
     }
     return onlyOurs;
   }
@@ -111,6 +116,7 @@ export class DeletePreflight {
 
 export interface DeletePreflightDeps {
   readonly store: StoreWriter;
+  readonly intents: Pick<Intents, 'ownedBy'>;
   readonly changes: Pick<RemoteChanges, 'list' | 'resource'>;
   /** Whether a file that differs from `remote` was changed by abandoned uploads only. */
   readonly isOnlyAbandoned: (remote: RemoteFacet, signal: AbortSignal) => Promise<boolean>;

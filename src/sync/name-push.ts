@@ -206,6 +206,7 @@ export class NamePush {
         const refused = { ino, kind, self: null, folder: parentResource, name: asked, place };
         const way = await this.#wayAround(refused, signal);
         if (way.type === 'adopt') {
+          this.#mustBeWanted(node, place, null);
           const found = { url: way.url, parent, name: asked, fileName: name };
           return this.#outcome.created(id, ino, kind, found, 'found') === ino;
         }
@@ -264,6 +265,7 @@ export class NamePush {
         if (isRefusal && kind === 'folder' && targetIno !== remote.parent) {
           const inside = await this.#crossedMoves.wayInside(target, remote.resource, signal);
           if (inside !== null) {
+            this.#mustBeWanted(node, place, null);
             log.info({ ino }, 'two folders were moved into each other here and elsewhere; the move here is undone');
             this.#crossedMoves.undoMove(ino, inside);
             return;
@@ -289,8 +291,9 @@ export class NamePush {
   }
 
   /**
-   * Checks that the refused request is still wanted before it is repeated. It is obsolete in three cases: the node was moved or deleted here;
-   * it took over another resource together with its intent, which a new intent would replace; another node of ours occupies the place.
+   * Checks that the refused request is still wanted, before it is repeated or the node gives way. It is obsolete in three cases: the node was
+   * moved or deleted here; it took over another resource together with its intent, which a new intent would replace; another node of ours
+   * occupies the place.
    *
    * @param name the name, if it is the same again; null for another one
    * @throws PostponedError if the request is obsolete: the node is planned again
@@ -347,9 +350,18 @@ export class NamePush {
     await urlChange.recover(id, resource, found, signal);
   }
 
+  /**
+   * @throws PostponedError if the resource belongs to another node, or has another address, since an earlier request of this push: the
+   *   operation would not belong to the node that it changes
+   */
   #begin(owner: Inode, started: Omit<NewIntent, 'owner' | 'content'>): IntentId {
     const { store, intents, clock } = this.#deps;
-    return store.transact((tx) => intents.begin(tx, { ...started, owner, content: null }, clock.nowMs()));
+    return store.transact((tx) => {
+      const { resource } = started;
+      if (resource !== null && tx.get('resource', resource) !== owner)
+        throw new PostponedError('its resource belongs to another file now, or has another address');
+      return intents.begin(tx, { ...started, owner, content: null }, clock.nowMs());
+    });
   }
 
   /** A request that may take effect although its response is lost. The intent ends if the request certainly had no effect. */

@@ -285,8 +285,8 @@ export class Takeover {
   }
 
   /**
-   * @returns null if the new file was renamed over another one while the service was asked: it has that file's resource, and maybe its upload
-   *   in flight, which this intent would replace
+   * @returns null if the new file was renamed over another one while the service was asked: it has that file's resource, or its operation in
+   *   flight, which this intent would replace. Also if a listing has shown the file that was in the trash
    */
   #begin(
     owner: Inode,
@@ -295,7 +295,9 @@ export class Takeover {
   ): IntentId | null {
     const { store, intents, clock } = this.#deps;
     return store.transact((tx) => {
-      if (!isReplacing(tx.get('node', owner), place)) return null;
+      if (!isReplacing(tx.get('node', owner), place) || intents.ownedBy(owner) !== undefined) return null;
+      const isShown = started.resource !== null && tx.get('resource', started.resource) !== undefined;
+      if (started.action === 'restore' && isShown) return null;
       return intents.begin(tx, { ...started, owner, content: null }, clock.nowMs());
     });
   }

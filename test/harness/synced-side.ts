@@ -1,6 +1,7 @@
 import { closeSync, openSync, writeSync } from 'node:fs';
 import { silentLogger } from '../../src/base/log.ts';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { checkIntents } from '../../src/bytes/consistency-check.ts';
 import type { VersionSource } from '../../src/content/version-source.ts';
 import { OpenPush } from '../../src/fs/open-push.ts';
 import { type Disk, systemDisk } from '../../src/store/disk.ts';
@@ -9,6 +10,7 @@ import type { SyncOptions } from '../../src/sync/sync-options.ts';
 import type { RemoteListing } from '../../src/tree/remote-listing.ts';
 import { MODEL_ROOT, ModelService } from '../sync/model-service.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
+import { checkEachRecord } from './checked-records.ts';
 import { FileSystemSide, type SideOptions } from './file-system-side.ts';
 import { InProcessMount } from './in-process-mount.ts';
 
@@ -24,6 +26,7 @@ export class SyncedSide {
   readonly sync: SyncLoop;
   readonly mount: InProcessMount;
   readonly #disk: CountingDisk;
+  readonly #findings: readonly string[];
 
   private constructor(
     clock: ManualClock,
@@ -38,6 +41,7 @@ export class SyncedSide {
     this.side = side;
     this.sync = sync;
     this.mount = new InProcessMount(side.fileSystem);
+    this.#findings = checkEachRecord(side.store, checkIntents);
   }
 
   /**
@@ -113,7 +117,10 @@ export class SyncedSide {
     return new SyncedSide(clock, service, side, sync, countingDisk);
   }
 
-  /** Time passes, and everything that needs no more of it happens. What waits for the disk does not need any. */
+  /**
+   * Time passes, and everything that needs no more of it happens. What waits for the disk does not need any.
+   * @throws Error if a record was unsound (`checkIntents`)
+   */
   async pass(ms: number): Promise<void> {
     this.clock.advance(ms);
     for (let calm = 0, turn = 0, seen = -1; calm < 8 && turn < TURNS_MAX; turn++) {
@@ -126,6 +133,7 @@ export class SyncedSide {
       calm = now === seen ? calm + 1 : 0;
       seen = now;
     }
+    if (this.#findings.length > 0) throw new Error(this.#findings.join('\n'));
   }
 
   /** Until nothing is left to be pushed. @throws Error when that does not come */

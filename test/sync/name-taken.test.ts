@@ -62,3 +62,22 @@ test('a file that is renamed over one in transfer, while its own name collision 
   expect(world.node('/file').remote?.resource).toBe(file);
   expect(service.history(file).map(({ complete }) => complete)).toEqual([true, true, true]);
 });
+
+test('a folder of another client stays if ours of that name is removed while the service is asked about the name', async () => {
+  const world = new SyncWorld();
+  const { service, clock } = world;
+  world.mkdir('/d');
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  const theirs = service.add('folder', MODEL_ROOT, 'd');
+  service.settleAll({ type: 'answer' });
+  await world.quiet();
+  expect(service.pending.map(({ name }) => name)).toEqual([`list ${MODEL_ROOT}`]);
+  world.remove('/d');
+  service.settleAll({ type: 'answer' });
+  await world.settle();
+  world.learn();
+
+  expect(service.isInTrash(theirs)).toBe(false);
+  expect([...world.localTree()]).toEqual([['/d', null]]);
+});

@@ -2,6 +2,7 @@ import { ApiError } from '../../src/base/errors.ts';
 import { silentLogger } from '../../src/base/log.ts';
 import { ServiceHealth } from '../../src/base/service-health.ts';
 import { type ContentId, type Inode, ROOT_INODE } from '../../src/base/vocabulary.ts';
+import { checkIntents } from '../../src/bytes/consistency-check.ts';
 import { Intents } from '../../src/store/intents.ts';
 import { writeNode } from '../../src/store/node-table.ts';
 import type { NodeRecord } from '../../src/store/tables.ts';
@@ -12,6 +13,7 @@ import { ListingFence } from '../../src/tree/listing-fence.ts';
 import { Names } from '../../src/tree/names.ts';
 import { NodeChanges } from '../../src/tree/node-changes.ts';
 import { Tree } from '../../src/tree/tree.ts';
+import { checkEachRecord } from '../harness/checked-records.ts';
 import { MemoryStore } from '../tree/memory-store.ts';
 import { ManualClock } from '../tree/tree-fixture.ts';
 import { MemoryContents } from './memory-contents.ts';
@@ -37,6 +39,7 @@ export class SyncWorld {
   /** Open for writing, also where what they hold may be pushed. */
   readonly openForWriting = new Set<Inode>();
   readonly #options: Partial<SyncOptions>;
+  readonly #findings = checkEachRecord(this.store, checkIntents);
   health: ServiceHealth;
   intents: Intents;
   fence: ListingFence;
@@ -275,7 +278,7 @@ export class SyncWorld {
 
   // How the test goes on.
 
-  /** Lets everything happen that needs neither time nor an answer. */
+  /** Lets everything happen that needs neither time nor an answer. @throws Error if a record was unsound (`checkIntents`) */
   async quiet(): Promise<void> {
     for (let calm = 0, seen = -1; calm < 3; ) {
       await new Promise((resolve) => setImmediate(resolve));
@@ -283,6 +286,7 @@ export class SyncWorld {
       calm = now === seen ? calm + 1 : 0;
       seen = now;
     }
+    if (this.#findings.length > 0) throw new Error(this.#findings.join('\n'));
   }
 
   /** Time passes and everything is answered, until nothing is left to be pushed. */

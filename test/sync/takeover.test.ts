@@ -1,6 +1,7 @@
 import { constants } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { ResourceUrl } from '../../src/base/vocabulary.ts';
+import { examineStore } from '../../src/cli/doctor/store-examination.ts';
 import { writePinnedNodes } from '../../src/store/pinned-nodes.ts';
 import { SETTLE_MS, SyncedSide } from '../harness/synced-side.ts';
 import { type Fate, MODEL_ROOT, MODEL_TRASH } from './model-service.ts';
@@ -451,6 +452,8 @@ describe.each(['goes on', 'is killed'])('a mount that %s', (how) => {
         const before = world;
         const directory = before.side.snapshot();
         await before.close();
+        // The process died in a copy, or on the way back from the trash: nothing is damaged.
+        expect(await examineStore(directory, 'bytes')).toMatchObject({ state: 'opened', shown: [] });
         world = await SyncedSide.build({ left: before, directory });
       }
       service.auto = () => ({ type: 'answer' });
