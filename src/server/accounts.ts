@@ -16,6 +16,16 @@ export interface Session {
   readonly signOuts: number;
 }
 
+/**
+ * The caller of a rule that checks the access token of a session in its own step; or the uid of a caller who was checked before. Other
+ * rules take a uid only.
+ */
+export type Caller = string | Session;
+
+export function uidOf(caller: Caller): string {
+  return typeof caller === 'string' ? caller : caller.uid;
+}
+
 /** A token in clear text, returned once. */
 export interface IssuedToken {
   readonly secret: string;

@@ -138,7 +138,25 @@ export class Dispatcher {
     const asked = method === 'HEAD' ? 'GET' : method;
     const isKnown = handlers !== undefined && Object.hasOwn(handlers, asked);
     if (!isKnown) throw new Refusal(405, 'Method not allowed', { Allow: allowed(Object.keys(handlers ?? {})) });
-    const session = OPEN_ENDPOINTS.has(endpoint.kind) ? null : await this.#session(exchange);
+    const handler = handlers[asked as Method] as Handler<EndpointKind>;
+    const request = { exchange, line, endpoint, query, handler };
+    if (OPEN_ENDPOINTS.has(endpoint.kind)) return this.#call(request, null);
+    const secret = this.#token(exchange.request.headers);
+    // A sender that waits for a 100 sends no body for a 401.
+    const isChecked = handler.checksToken !== true || exchange.expectsContinue;
+    const remembered = isChecked ? null : this.#service.accounts.remembered(secret);
+    if (remembered === null) return this.#call(request, await this.#session(secret));
+    try {
+      await this.#call(request, remembered);
+    } catch (error) {
+      // An ended session is a 401, whatever else the rule or the request's form would be refused for.
+      if (error instanceof Refusal && error.status < 500) await this.#session(secret);
+      throw error;
+    }
+  }
+
+  async #call({ exchange, line, endpoint, query, handler }: Request, session: Session | null): Promise<void> {
+    const { fault } = exchange;
     if (fault.expireToken === true && session !== null) {
       await this.#service.accounts.expire(session);
       throw unauthorized();
@@ -148,7 +166,6 @@ export class Dispatcher {
       const stale = this.#lastListings.get(listing);
       if (stale !== undefined) return exchange.sendXml(200, stale);
     }
-    const handler = handlers[asked as Method] as Handler<EndpointKind>;
     const network = line.isProxy ? this.#trustedProxies.clientNetwork(exchange.request) : line.network;
     const caller = session?.uid ?? '';
     const call = {
@@ -182,12 +199,16 @@ export class Dispatcher {
     else this.#ofAccounts.delete(uid);
   }
 
-  /** @throws Refusal 401: the same for a missing, a wrong and an expired token */
-  async #session(exchange: Exchange): Promise<Session> {
-    const header = exchange.request.headers.authorization;
-    const named = header === undefined ? null : this.#service.documents.parse(header);
-    const secret = named?.kind === 'authorization' ? named.token : null;
-    const session = secret === null ? null : await this.#service.accounts.session(secret);
+  /** @throws Refusal 401: the same for a missing and a wrong token */
+  #token({ authorization }: IncomingHttpHeaders): string {
+    const named = authorization === undefined ? null : this.#service.documents.parse(authorization);
+    if (named?.kind !== 'authorization' || named.token === null) throw unauthorized();
+    return named.token;
+  }
+
+  /** @throws Refusal 401: the same for a wrong and an expired token */
+  async #session(secret: string): Promise<Session> {
+    const session = await this.#service.accounts.session(secret);
     if (session === null) throw unauthorized();
     return session;
   }
@@ -209,6 +230,14 @@ export class Dispatcher {
     if (exchange.status !== 0) return exchange.hangUp();
     await exchange.sendRefusal(refusal).catch(() => exchange.hangUp());
   }
+}
+
+interface Request {
+  readonly exchange: Exchange;
+  readonly line: Line;
+  readonly endpoint: Endpoint;
+  readonly query: string;
+  readonly handler: Handler<EndpointKind>;
 }
 
 const LISTINGS: ReadonlySet<EndpointKind> = new Set([

@@ -25,7 +25,7 @@ export class Exchange {
   readonly #response: ServerResponse;
   readonly #body: RequestBody;
   readonly #clock: Clock;
-  readonly #expectsContinue: boolean;
+  readonly expectsContinue: boolean;
   readonly #bandwidth: number;
   #bytesIn = 0;
   #bytesOut = 0;
@@ -48,7 +48,7 @@ export class Exchange {
     this.#response = deps.response;
     this.#body = new RequestBody(deps.request, this.contentLength === 0);
     this.#clock = deps.clock;
-    this.#expectsContinue = deps.expectsContinue;
+    this.expectsContinue = deps.expectsContinue;
     this.#bandwidth = Math.min(deps.bandwidth, deps.fault.bandwidthBytesPerSecond ?? Number.POSITIVE_INFINITY);
     // A cut connection is an outcome here, not an exception.
     this.request.on('error', () => {});
@@ -101,7 +101,7 @@ export class Exchange {
     bytesMax: number,
     slowestBytes: number,
   ): Promise<BodyOutcome> {
-    if (this.#expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
+    if (this.expectsContinue && !this.#response.headersSent) this.#response.writeContinue();
     const cutAt = this.#cutOf(this.contentLength);
     const orderedEnd = Math.min(this.fault.acceptBytes ?? Infinity, cutAt);
     const stopWatch = this.#watchSender(slowestBytes);
@@ -261,7 +261,7 @@ export class Exchange {
 
   async #send(status: number, headers: Readonly<Record<string, string>>, body: Uint8Array | null): Promise<void> {
     // A small body is cheaper to read than a new connection.
-    if (this.#leavesBodyUnread() && (this.contentLength ?? Infinity) <= SMALL_BODY_BYTES && !this.#expectsContinue) {
+    if (this.#leavesBodyUnread() && (this.contentLength ?? Infinity) <= SMALL_BODY_BYTES && !this.expectsContinue) {
       await this.#letSenderFinish();
     }
     // Decided before the head is sent, which announces whether the connection stays open.

@@ -2,7 +2,7 @@ import { decodeFileUpdate, encodeFile, encodeFileVersion, encodeFileVersions } f
 import { requestedRange } from './byte-range.ts';
 import type { Exchange } from './exchange.ts';
 import { listingQuery } from './folder-handlers.ts';
-import type { HandlerTable, Service } from './handler-table.ts';
+import { checksToken, type HandlerTable, type Service } from './handler-table.ts';
 import { endOf } from './list-page.ts';
 import { pictureRequest } from './pictures.ts';
 import { forbidden, malformed, notFound } from './refusal.ts';
@@ -57,12 +57,12 @@ export function fileHandlers(service: Service): HandlerTable {
         };
         await sendFile(service, exchange, caller, look, () => repository.mayReadOn(session, endpoint.id));
       },
-      PUT: async ({ exchange, endpoint, session }) => {
+      PUT: checksToken(async ({ exchange, endpoint, session }) => {
         // A client that continues here (docs/service.md 6.1) confuses a file with a version: the rest alone is not the file.
         if (uploadOffset(exchange.request.headers) !== 0) throw malformed('Range: a file comes whole');
         await uploads.replaceData(session, endpoint.id, exchange);
         await exchange.sendEmpty(204);
-      },
+      }),
     },
     fileVersions: {
       GET: async ({ exchange, endpoint, query, caller }) => {

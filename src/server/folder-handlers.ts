@@ -8,17 +8,18 @@ import {
   decodeNewFolder,
   encodeFolder,
 } from '../protocol/messages.ts';
+import type { Session } from './accounts.ts';
 import { contentsXml } from './contents-xml.ts';
 import { mediaTypeOf } from './default-media-type.ts';
 import { decodedOr400, rootOr400 } from './exchange.ts';
-import type { HandlerTable, Service } from './handler-table.ts';
+import { checksToken, type HandlerTable, type Service } from './handler-table.ts';
 import { malformed, notFound } from './refusal.ts';
 
 /** Folders and their contents (docs/service.md 5). */
 export function folderHandlers(service: Service): HandlerTable {
   const { repository, documents } = service;
 
-  const create = async (caller: string, parent: ResourceId, body: Uint8Array): Promise<string> => {
+  const create = async (caller: Session, parent: ResourceId, body: Uint8Array): Promise<string> => {
     switch (rootOr400(body)) {
       case 'folder': {
         const { displayName } = decodedOr400(body, decodeNewFolder);
@@ -51,10 +52,10 @@ export function folderHandlers(service: Service): HandlerTable {
         const document = documents.folder(row, shown, showsParent);
         await exchange.sendXml(200, encodeFolder(document));
       },
-      POST: async ({ exchange, endpoint, caller }) => {
-        const location = await create(caller, endpoint.id, await exchange.document());
+      POST: checksToken(async ({ exchange, endpoint, session }) => {
+        const location = await create(session, endpoint.id, await exchange.document());
         await exchange.sendEmpty(201, { Location: location });
-      },
+      }),
       PUT: async ({ exchange, endpoint, caller }) => {
         const update = await exchange.decoded(decodeFolderUpdate);
         const change = {

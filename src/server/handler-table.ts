@@ -27,7 +27,21 @@ export interface Call<K extends EndpointKind> {
 }
 
 /** Responds to a request, or throws Refusal. */
-export type Handler<K extends EndpointKind> = (call: Call<K>) => Promise<void>;
+export interface Handler<K extends EndpointKind> {
+  (call: Call<K>): Promise<void>;
+  /** @see checksToken */
+  readonly checksToken?: true;
+}
+
+/**
+ * A handler that calls no rule but those that check the access token in their own step (docs/adr/0057). It sees no `caller`, as
+ * other rules take: its session may have ended.
+ */
+export function checksToken<K extends EndpointKind>(
+  handle: (call: Omit<Call<K>, 'caller'>) => Promise<void>,
+): Handler<K> {
+  return Object.assign((call: Call<K>) => handle(call), { checksToken: true } as const);
+}
 
 /** The methods of each kind of endpoint; any other method is 405. */
 export type HandlerTable = { readonly [K in EndpointKind]?: { readonly [M in Method]?: Handler<K> } };

@@ -1,6 +1,6 @@
 import { systemCodeOf } from '../base/errors.ts';
 import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
-import type { Session } from './accounts.ts';
+import { type Caller, type Session, uidOf } from './accounts.ts';
 import { Collections } from './collections.ts';
 import { namedPage, type Page, sorted } from './list-page.ts';
 import { notFound, Refusal } from './refusal.ts';
@@ -37,6 +37,11 @@ class LocalAccounts implements AccountRules {
 
   async session(secret: string): Promise<Session | null> {
     return this.#parts.accounts.session(secret);
+  }
+
+  /** Sessions are checked without a wait. */
+  remembered(): null {
+    return null;
   }
 
   async expire(session: Session): Promise<void> {
@@ -89,22 +94,24 @@ class LocalRepository implements RepositoryRules {
     return this.#parts.repository.listTop(uid, query);
   }
 
-  createFolder(caller: string, parent: ResourceId, name: string): Promise<ResourceId> {
-    return this.#create(caller, parent.uid, () => this.#parts.repository.createFolder(caller, parent, name));
+  createFolder(caller: Caller, parent: ResourceId, name: string): Promise<ResourceId> {
+    const uid = uidOf(caller);
+    return this.#create(uid, parent.uid, () => this.#parts.repository.createFolder(uid, parent, name));
   }
 
   async createSyncFolder(uid: string, name: string): Promise<void> {
     await this.#create(uid, uid, () => this.#parts.repository.createSyncFolder(uid, name));
   }
 
-  createFile(caller: string, parent: ResourceId, name: string, mediaType: string): Promise<ResourceId> {
-    return this.#create(caller, parent.uid, () => this.#parts.repository.createFile(caller, parent, name, mediaType));
+  createFile(caller: Caller, parent: ResourceId, name: string, mediaType: string): Promise<ResourceId> {
+    const uid = uidOf(caller);
+    return this.#create(uid, parent.uid, () => this.#parts.repository.createFile(uid, parent, name, mediaType));
   }
 
-  async copyFile(caller: string, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId> {
+  async copyFile(caller: Caller, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId> {
     for (;;) {
       try {
-        return await this.#copyFile(caller, parent, source, name);
+        return await this.#copyFile(uidOf(caller), parent, source, name);
       } catch (error) {
         if (!(error instanceof SourceGone)) throw error;
       }

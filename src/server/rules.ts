@@ -1,6 +1,6 @@
 import type { ListingQuery, ResourceId } from '../protocol/endpoints.ts';
 import type { AppAuthorizationDocument, AuthRequestDocument, TokenAuthRequestDocument } from '../protocol/messages.ts';
-import type { IssuedToken, Session } from './accounts.ts';
+import type { Caller, IssuedToken, Session } from './accounts.ts';
 import type { BlobBytes } from './blobs.ts';
 import type { Exchange } from './exchange.ts';
 import type { Page } from './list-page.ts';
@@ -29,6 +29,11 @@ export interface AccountRules {
   createAccessTokenByPassword(request: AuthRequestDocument, sender: Sender): Promise<IssuedToken>;
   /** Null if the token is unknown, expired or revoked. */
   session(secret: string): Promise<Session | null>;
+  /**
+   * The session of a token that was valid before, and may have ended since: only for rules that check it in their own step. Null if
+   * `session` costs less, or is the only way to know.
+   */
+  remembered(secret: string): Session | null;
   expire(session: Session): Promise<void>;
   user(uid: string): Promise<{ readonly row: UserRow; readonly usageBytes: number }>;
 }
@@ -43,11 +48,11 @@ export interface RepositoryRules {
   shownFolder(caller: string, id: ResourceId): Promise<ShownFolder>;
   list(caller: string, id: ResourceId, query: ListingQuery): Promise<Page<ResourceRow>>;
   listTop(uid: string, query: ListingQuery): Promise<Page<FolderRow>>;
-  createFolder(caller: string, parent: ResourceId, name: string): Promise<ResourceId>;
+  createFolder(caller: Caller, parent: ResourceId, name: string): Promise<ResourceId>;
   createSyncFolder(uid: string, name: string): Promise<void>;
-  createFile(caller: string, parent: ResourceId, name: string, mediaType: string): Promise<ResourceId>;
+  createFile(caller: Caller, parent: ResourceId, name: string, mediaType: string): Promise<ResourceId>;
   /** A new file with the newest version of `source`. */
-  copyFile(caller: string, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId>;
+  copyFile(caller: Caller, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId>;
   updateFolder(caller: string, id: ResourceId, change: Relocation): Promise<void>;
   updateFile(caller: string, id: ResourceId, change: FileChange): Promise<FileRow>;
   deleteFolder(caller: string, id: ResourceId): Promise<void>;
@@ -101,7 +106,7 @@ export interface HistoryRules {
 export interface UploadRules {
   /** Bytes stored of an incomplete version, including those of an active upload. */
   storedBytes(version: VersionRow): Promise<number>;
-  /** The body becomes a version of the file, in one step. */
+  /** The body becomes a version of the file, in one step. Checks the access token before it reads the body. */
   replaceData(session: Session, id: ResourceId, exchange: Exchange): Promise<void>;
   append(session: Session, file: FileRow, version: VersionRow, offset: number, exchange: Exchange): Promise<VersionRow>;
 }

@@ -161,6 +161,15 @@ export const ACCOUNT_FUNCTIONS = `
     END LOOP;
   END $$;
 
+  -- The check of the access token within a rule. \`token\`: null for a caller who was checked before.
+  CREATE FUNCTION check_token(token text, caller text, now_ms bigint) RETURNS void LANGUAGE plpgsql AS $$
+  BEGIN
+    IF token IS NULL THEN RETURN; END IF;
+    -- By the hash alone: the planner of a new database could take another index.
+    IF caller IS DISTINCT FROM (SELECT uid FROM access_tokens WHERE hash = token AND expires_ms > now_ms)
+      THEN PERFORM refuse(401, 'Authorization required'); END IF;
+  END $$;
+
   CREATE FUNCTION add_access_token_by_password(
     token text, the_uid text, the_sign_outs integer, tokens_max integer, the_expires_ms bigint
   ) RETURNS void LANGUAGE plpgsql AS $$

@@ -4,11 +4,12 @@ export const ENTRY_FUNCTIONS = `
   CREATE FUNCTION add_entry(
     caller text, the_uid text, the_parent text, file boolean, the_name text, the_hash text, the_media_type text,
     the_role text, the_workspace text, suffix text, names text, now_ms bigint,
-    limits bigint[] DEFAULT '{1000000,1000,10,16777216}'
+    limits bigint[] DEFAULT '{1000000,1000,10,16777216}', token text DEFAULT NULL
   ) RETURNS resources LANGUAGE plpgsql AS $$
   DECLARE r resources;
   BEGIN
     PERFORM lock_account(the_uid);
+    PERFORM check_token(token, caller, now_ms);
     IF the_parent <> 'folders' THEN PERFORM entry(caller, the_uid, the_parent, 'write', false); END IF;
     r.uid := the_uid; r.parent := the_parent; r.is_file := file; r.name := the_name; r.name_hash := the_hash;
     r.media_type := the_media_type; r.role := the_role; r.workspace := the_workspace; r.created_ms := now_ms;
@@ -20,18 +21,26 @@ export const ENTRY_FUNCTIONS = `
     RETURN r;
   END $$;
 
-  -- Several creations in one account and one commit. A refused one leaves nothing behind, and does not affect the others.
+  -- Several creations in one account and one commit. A refused one undoes all; \`apart\`: it leaves nothing behind, and does not affect
+  -- the others. That takes a subtransaction for each.
   CREATE FUNCTION add_entries(
-    callers text[], the_uid text, parents text[], file boolean[], new_names text[], hashes text[], media_types text[],
-    roles text[], suffixes text[], names text, now_ms bigint, limits bigint[], gathers boolean
+    callers text[], tokens text[], the_uid text, parents text[], file boolean[], new_names text[], hashes text[], media_types text[],
+    roles text[], suffixes text[], names text, now_ms bigint, limits bigint[], gathers boolean,
+    apart boolean
   ) RETURNS TABLE (local text, refusal integer, message text, has_waited boolean) LANGUAGE plpgsql AS $$
   BEGIN
     has_waited := take_turn(the_uid, gathers);
     IF has_waited AND gathers THEN RETURN; END IF;
     FOR i IN 1..cardinality(suffixes) LOOP
+      IF NOT apart THEN
+        local := (add_entry(callers[i], the_uid, parents[i], file[i], new_names[i], hashes[i], media_types[i], roles[i],
+          NULL, suffixes[i], names, now_ms, limits, tokens[i])).local;
+        RETURN NEXT;
+        CONTINUE;
+      END IF;
       BEGIN
         local := (add_entry(callers[i], the_uid, parents[i], file[i], new_names[i], hashes[i], media_types[i], roles[i],
-          NULL, suffixes[i], names, now_ms, limits)).local;
+          NULL, suffixes[i], names, now_ms, limits, tokens[i])).local;
         refusal := NULL;
         message := NULL;
       EXCEPTION WHEN OTHERS THEN

@@ -28,6 +28,12 @@ export class PostgresAccounts implements AccountRules {
     this.#postgres.keptRows<SqlSession>('SELECT * FROM sessions($1, $2)', tokens, this.#clock.nowMs()),
   );
 
+  /**
+   * By the hash of an access token, the latest last. INVARIANT: a token keeps its user, refresh token and count of sign-outs until it
+   * ends. Only whether it has ended must be asked.
+   */
+  readonly #remembered = new Map<string, Session>();
+
   constructor(deps: { postgres: Postgres; clock: Clock; accessTokenMs: number; acceptAnyKeys: boolean }) {
     this.#postgres = deps.postgres;
     this.#clock = deps.clock;
@@ -107,7 +113,16 @@ export class PostgresAccounts implements AccountRules {
   async session(secret: string): Promise<Session | null> {
     const token = hashOf(secret);
     const row = await this.#sessions.call(token);
-    return row.uid === null ? null : { uid: row.uid, token, refreshToken: row.refresh_token, signOuts: row.sign_outs };
+    this.#remembered.delete(token);
+    if (row.uid === null) return null;
+    const session = { uid: row.uid, token, refreshToken: row.refresh_token, signOuts: row.sign_outs };
+    this.#remembered.set(token, session);
+    if (this.#remembered.size > REMEMBERED_MAX) this.#remembered.delete(this.#remembered.keys().next().value as string);
+    return session;
+  }
+
+  remembered(secret: string): Session | null {
+    return this.#remembered.get(hashOf(secret)) ?? null;
   }
 
   async expire(session: Session): Promise<void> {
@@ -127,6 +142,9 @@ interface SqlSession {
   readonly refresh_token: string | null;
   readonly sign_outs: number;
 }
+
+/** Some 5 MB. */
+const REMEMBERED_MAX = 10_000;
 
 /** PostgreSQL's texts have no NUL. No id contains one, so any other text does for the comparison. */
 function withoutNul(id: string): string {

@@ -1,7 +1,7 @@
 import { randomInt } from 'node:crypto';
 import type { Clock } from '../../base/clock.ts';
 import type { ListingQuery, ResourceId } from '../../protocol/endpoints.ts';
-import type { Session } from '../accounts.ts';
+import { type Caller, type Session, uidOf } from '../accounts.ts';
 import { shortMediaType } from '../default-media-type.ts';
 import type { HoldingLimits } from '../holdings.ts';
 import { namedPage, type Page, sorted } from '../list-page.ts';
@@ -23,6 +23,7 @@ import {
   type SqlResource,
   sqlLimits,
   sqlNames,
+  togetherOrApart,
 } from './postgres-rows.ts';
 
 /** Folders, files and their names over PostgreSQL: each rule is one call of a function in `schema.ts`. */
@@ -107,7 +108,7 @@ export class PostgresRepository implements RepositoryRules {
     return { ...namedPage(rows.map(folderRow), 0, max), start };
   }
 
-  createFolder(caller: string, parent: ResourceId, name: string): Promise<ResourceId> {
+  createFolder(caller: Caller, parent: ResourceId, name: string): Promise<ResourceId> {
     return this.#add(caller, parent, name, { mediaType: null, role: 'plain' });
   }
 
@@ -115,19 +116,20 @@ export class PostgresRepository implements RepositoryRules {
     await this.#add(uid, { uid, local: TOP }, name, { mediaType: null, role: 'sync' });
   }
 
-  createFile(caller: string, parent: ResourceId, name: string, mediaType: string): Promise<ResourceId> {
+  createFile(caller: Caller, parent: ResourceId, name: string, mediaType: string): Promise<ResourceId> {
     // Only sync folders are made at the top.
     return this.#add(caller, parent, name, { mediaType, role: null });
   }
 
   /** The copy shares the bytes of the source. */
-  async copyFile(caller: string, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId> {
+  async copyFile(caller: Caller, parent: ResourceId, source: ResourceId, name: string): Promise<ResourceId> {
     checkId(parent);
     checkId(source);
     checkName(name);
     const { uid, local } = await this.#postgres.one<SqlResource>(
-      'SELECT * FROM copy_file($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)',
-      caller,
+      'SELECT * FROM copy_file($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)',
+      uidOf(caller),
+      tokenOf(caller),
       parent.uid,
       parent.local,
       source.uid,
@@ -189,7 +191,7 @@ export class PostgresRepository implements RepositoryRules {
   }
 
   async #add(
-    caller: string,
+    caller: Caller,
     parent: ResourceId,
     name: string,
     { mediaType, role }: { mediaType: string | null; role: FolderRow['role'] | null },
@@ -200,9 +202,9 @@ export class PostgresRepository implements RepositoryRules {
   }
 
   async #addTogether(creations: readonly Creation[], uid: string, gathers: boolean): Promise<GroupOutcome<ResourceId>> {
-    const rows = await this.#postgres.keptRows<{ local: string } & SqlOutcome>(
-      'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)',
-      creations.map(({ caller }) => caller),
+    const group = [
+      creations.map(({ caller }) => uidOf(caller)),
+      creations.map(({ caller }) => tokenOf(caller)),
       uid,
       creations.map(({ parent }) => parent.local),
       creations.map(({ role }) => role === null),
@@ -215,6 +217,13 @@ export class PostgresRepository implements RepositoryRules {
       this.#clock.nowMs(),
       this.#limits,
       gathers,
+    ];
+    const rows = await togetherOrApart(creations.length, (apart) =>
+      this.#postgres.keptRows<{ local: string } & SqlOutcome>(
+        'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
+        ...group,
+        apart,
+      ),
     );
     return groupOutcome(rows, ({ local }) => ({ uid, local }));
   }
@@ -245,13 +254,18 @@ export class PostgresRepository implements RepositoryRules {
 }
 
 interface Creation {
-  readonly caller: string;
+  readonly caller: Caller;
   readonly parent: ResourceId;
   readonly name: string;
   readonly mediaType: string | null;
   /** Null for a file. */
   readonly role: FolderRow['role'] | null;
   readonly suffix: string;
+}
+
+/** Null for a caller who was checked before. */
+function tokenOf(caller: Caller): string | null {
+  return typeof caller === 'string' ? null : caller.token;
 }
 
 function kindsOf({ type }: ListingQuery): readonly boolean[] {

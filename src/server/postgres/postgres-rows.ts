@@ -128,6 +128,20 @@ export interface SqlOutcome {
   readonly has_waited: boolean;
 }
 
+/**
+ * Runs a group as one change, which a refusal of one call undoes; then each call has a change of its own.
+ * @throws Refusal of the only call, or of all
+ */
+export async function togetherOrApart<Row>(calls: number, run: (apart: boolean) => Promise<Row[]>): Promise<Row[]> {
+  try {
+    return await run(false);
+  } catch (error) {
+    // Without an answer of the database, the group may have taken place.
+    if (calls === 1 || !(error instanceof Refusal) || error.status >= 500) throw error;
+    return run(true);
+  }
+}
+
 /** No row: the group has waited until it may run. */
 export function groupOutcome<Row extends SqlOutcome, Answer>(
   rows: readonly Row[],

@@ -7,7 +7,7 @@ import type { BodyOutcome, Exchange } from '../exchange.ts';
 import type { HoldingLimits } from '../holdings.ts';
 import { type HashedBytes, type HashedFile, type ObjectStore, StoreError } from '../object-store.ts';
 import { randomSuffix } from '../random-suffix.ts';
-import { overQuota, Refusal } from '../refusal.ts';
+import { overQuota, Refusal, unauthorized } from '../refusal.ts';
 import type { FileRow, VersionRow } from '../rows.ts';
 import type { UploadRules } from '../rules.ts';
 import { Turns } from '../turns.ts';
@@ -25,6 +25,7 @@ import {
   type SqlOutcome,
   type SqlVersion,
   sqlLimits,
+  togetherOrApart,
   versionRow,
 } from './postgres-rows.ts';
 
@@ -51,10 +52,13 @@ export class PostgresUploads implements UploadRules {
   readonly #limits: SqlLimits;
   /** By account, which changes lock until their commit. */
   readonly #saves = new GroupedCalls<Save, void>((saves, uid, gathers) => this.#saveTogether(saves, uid, gathers));
-  readonly #places = new BatchedCalls<void, number>(async (calls) => {
-    const rows = await this.#postgres.keptRows<{ place: number }>(
-      "SELECT nextval('numbers') AS place FROM generate_series(1, $1::integer)",
-      calls.length,
+  /** Null for a session that has ended. */
+  readonly #places = new BatchedCalls<Session, number | null>(async (sessions) => {
+    const rows = await this.#postgres.keptRows<{ place: number | null }>(
+      'SELECT place FROM places($1, $2, $3) place',
+      sessions.map(({ token }) => token),
+      sessions.map(({ uid }) => uid),
+      this.#clock.nowMs(),
     );
     return rows.map(({ place }) => place);
   });
@@ -152,12 +156,13 @@ export class PostgresUploads implements UploadRules {
 
   /** Few bytes wait in memory for their statement: it checks everything, and is shared by the saves of an account. */
   async #saveSmall(session: Session, id: ResourceId, exchange: Exchange): Promise<void> {
+    const createdMs = this.#clock.nowMs();
+    // Before the body: of two saves the one that began later is the content, also if its statement comes first.
+    const place = await this.#places.call(session);
+    if (place === null) throw unauthorized();
     // A caller without permission never joins the saves that wait for the lock of the account.
     if (session.uid !== id.uid)
       await this.#postgres.rows("SELECT entry($1, $2, $3, 'write', true)", session.uid, id.uid, id.local);
-    const createdMs = this.#clock.nowMs();
-    // Before the body: of two saves the one that began later is the content, also if its statement comes first.
-    const place = await this.#places.call();
     const chunks: Uint8Array[] = [];
     const outcome = await exchange.receive(async (arrived) => void chunks.push(...arrived), SMALL_BYTES_MAX);
     checkWhole(outcome, exchange);
@@ -165,8 +170,7 @@ export class PostgresUploads implements UploadRules {
   }
 
   async #saveTogether(saves: readonly Save[], uid: string, gathers: boolean): Promise<GroupOutcome<void>> {
-    const rows = await this.#postgres.keptRows<SqlOutcome>(
-      'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
+    const group = [
       saves.map(({ session }) => session.uid),
       saves.map(({ session }) => session.refreshToken),
       saves.map(({ session }) => session.signOuts),
@@ -182,6 +186,13 @@ export class PostgresUploads implements UploadRules {
       this.#clock.nowMs(),
       this.#limits,
       gathers,
+    ];
+    const rows = await togetherOrApart(saves.length, (apart) =>
+      this.#postgres.keptRows<SqlOutcome>(
+        'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)',
+        ...group,
+        apart,
+      ),
     );
     return groupOutcome(rows, () => undefined);
   }
@@ -189,11 +200,13 @@ export class PostgresUploads implements UploadRules {
   async #saveLarge(session: Session, file: ResourceId, exchange: Exchange): Promise<void> {
     const createdMs = this.#clock.nowMs();
     const { place, room } = await this.#postgres.one<{ place: number; room: number }>(
-      'SELECT * FROM place_upload($1, $2, $3, $4, $5)',
+      'SELECT * FROM place_upload($1, $2, $3, $4, $5, $6, $7)',
       session.uid,
+      session.token,
       file.uid,
       file.local,
       exchange.contentLength,
+      createdMs,
       this.#limits,
     );
     const suffix = randomSuffix();

@@ -41,12 +41,22 @@ export const VERSION_FUNCTIONS = `
     RETURN greatest(0, least(quota_room, spare_bytes(u, limits)));
   END $$;
 
+  -- The places of uploads in one step in the histories of their files; null for a token that is not valid.
+  CREATE FUNCTION places(tokens text[], callers text[], now_ms bigint) RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+  BEGIN
+    FOR i IN 1..cardinality(tokens) LOOP
+      RETURN NEXT CASE WHEN callers[i] = (SELECT uid FROM access_tokens WHERE hash = tokens[i] AND expires_ms > now_ms)
+        THEN nextval('numbers') END;
+    END LOOP;
+  END $$;
+
   -- The room of an upload in one step, and its place in the history.
-  CREATE FUNCTION place_upload(caller text, the_uid text, the_file text, announced bigint, limits bigint[])
+  CREATE FUNCTION place_upload(caller text, token text, the_uid text, the_file text, announced bigint, now_ms bigint, limits bigint[])
   RETURNS TABLE (place bigint, room bigint) LANGUAGE plpgsql AS $$
   DECLARE u users; r resources;
   BEGIN
     u := lock_account(the_uid);
+    PERFORM check_token(token, caller, now_ms);
     r := entry(caller, the_uid, the_file, 'write', true);
     room := room_for(u, r, room_of(caller, r), 0, announced, limits);
     place := nextval('numbers');
@@ -218,16 +228,22 @@ export const VERSION_FUNCTIONS = `
     PERFORM keep_newest(the_uid, the_file, kept);
   END $$;
 
-  -- Several saves in one account and one commit. A refused one leaves nothing behind, and does not affect the others.
+  -- Several saves in one account and one commit. \`apart\`: as for add_entries.
   CREATE FUNCTION save_all(
     callers text[], refresh_tokens text[], all_sign_outs integer[], the_uid text, files text[], places bigint[],
     suffixes text[], new_blobs text[], all_created_ms bigint[], contents bytea[], hashes text[], kept bigint, now_ms bigint,
-    limits bigint[], gathers boolean
+    limits bigint[], gathers boolean, apart boolean
   ) RETURNS TABLE (refusal integer, message text, has_waited boolean) LANGUAGE plpgsql AS $$
   BEGIN
     has_waited := take_turn(the_uid, gathers);
     IF has_waited AND gathers THEN RETURN; END IF;
     FOR i IN 1..cardinality(callers) LOOP
+      IF NOT apart THEN
+        PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], the_uid, files[i], places[i], suffixes[i],
+          new_blobs[i], all_created_ms[i], contents[i], hashes[i], kept, now_ms, limits);
+        RETURN NEXT;
+        CONTINUE;
+      END IF;
       BEGIN
         PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], the_uid, files[i], places[i], suffixes[i],
           new_blobs[i], all_created_ms[i], contents[i], hashes[i], kept, now_ms, limits);
@@ -251,12 +267,13 @@ export const VERSION_FUNCTIONS = `
 
   -- A new file with the newest version of the source, whose bytes it shares.
   CREATE FUNCTION copy_file(
-    caller text, the_uid text, the_parent text, source_uid text, source text, the_name text, the_hash text,
+    caller text, token text, the_uid text, the_parent text, source_uid text, source text, the_name text, the_hash text,
     suffixes text[], names text, now_ms bigint, limits bigint[]
   ) RETURNS resources LANGUAGE plpgsql AS $$
   DECLARE s resources; r resources; v versions;
   BEGIN
     PERFORM lock_account(the_uid);
+    PERFORM check_token(token, caller, now_ms);
     s := entry(caller, source_uid, source, 'read', true);
     r := add_entry(caller, the_uid, the_parent, true, the_name, the_hash, s.media_type, NULL, NULL, suffixes[1], names,
       now_ms, limits);

@@ -140,8 +140,8 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
   test('a group reports whether it waited for the turn of its account', async () => {
     const addOne = (postgres: Postgres, name: string): Promise<{ has_waited: boolean }> =>
       postgres.one(
-        `SELECT has_waited FROM add_entries(ARRAY[$1], $1, ARRAY['2'], ARRAY[true], ARRAY[$2], ARRAY[$2],
-          ARRAY['text/plain'], ARRAY[NULL], ARRAY['1'], 'any', 0, '{1000000,1000,10,16777216}', false)`,
+        `SELECT has_waited FROM add_entries(ARRAY[$1], ARRAY[NULL], $1, ARRAY['2'], ARRAY[true], ARRAY[$2], ARRAY[$2],
+          ARRAY['text/plain'], ARRAY[NULL], ARRAY['1'], 'any', 0, '{1000000,1000,10,16777216}', false, true)`,
         account.uid,
         name,
       );
