@@ -95,6 +95,34 @@ test.each<Fate['type']>(['answer', 'lose-request', 'lose-reply'])(
   },
 );
 
+test('a file that is deleted during its upload, and moved by another client into a folder in deletion, keeps its tombstone until the upload ends', async () => {
+  const world = new SyncWorld();
+  const { service, clock } = world;
+  const file = service.add('file', MODEL_ROOT, 'f', Buffer.from('old'));
+  const folder = service.add('folder', MODEL_ROOT, 'd');
+  world.learn();
+  world.write('/f', 'longer than one request');
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  await settle(world, 'createVersion');
+  world.remove('/d');
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  world.remove('/f');
+  const resource = service.resources.get(file);
+  if (resource !== undefined) resource.parent = folder;
+  service.addVersion(file, Buffer.from('saved elsewhere'));
+  await settle(world, 'list');
+  await settle(world, 'putVersionData');
+  await world.settle();
+  world.learn();
+
+  // Our version was completed last. Theirs, which nobody here has seen, is kept as a copy.
+  expect(service.isInTrash(file)).toBe(true);
+  expect([...service.tree().values()]).toEqual([null, 'saved elsewhere']);
+  expect(Object.fromEntries(world.localTree())).toEqual(Object.fromEntries(service.tree()));
+});
+
 test('a folder that is moved on while the service is asked about crossed moves keeps its new place', async () => {
   const world = new SyncWorld();
   const { service, clock } = world;
