@@ -63,16 +63,16 @@ export class PushScheduler {
     });
   }
 
-  /** Starts with all dirty nodes and the owners of open intents. */
+  /** Starts with all dirty nodes and the owners of open intents. The next turns read their records. */
   load(): void {
-    for (const { owner } of this.#deps.intents.open()) {
-      this.#index.refresh(owner);
-      this.#todo.add(owner);
-    }
-    for (const [ino] of this.#deps.store.all('dirty')) {
-      this.#index.refresh(ino);
-      this.#todo.add(ino);
-    }
+    const { intents, store } = this.#deps;
+    for (const { owner } of intents.open()) this.#load(owner);
+    for (const [ino] of store.all('dirty')) this.#load(ino);
+  }
+
+  #load(ino: Inode): void {
+    this.#stale.add(ino);
+    this.#todo.add(ino);
   }
 
   /** A user changed the node: its settle delay starts again. Cheap, because operations call it. */
@@ -443,4 +443,4 @@ function firstOf<T>([first]: Iterable<T>): T | undefined {
 
 /** Bounds a turn to one or two milliseconds. */
 const DECISIONS_PER_TURN = 200;
-const REFRESHED_PER_TURN = 300;
+const REFRESHED_PER_TURN = 100;
