@@ -21,7 +21,7 @@ export function inheritHandles(
     readonly ofHandles: FileHandleDeps;
     readonly view: NodeView;
     readonly temporary: TemporaryFiles;
-    readonly cache: Pick<KernelCache, 'staysTwo'>;
+    readonly cache: Pick<KernelCache, 'staysTwo' | 'folderRemoved'>;
   },
   record: HandleRecord,
   invalidator: Invalidator,
@@ -63,7 +63,8 @@ export function inheritHandles(
   }
   for (const { ino, kind, local } of nameless) {
     // Without a handle no program can reach it: the open(2) was not answered, or the kernel's FORGET was lost.
-    if (kind !== 'folder' && !files.isOpen(ino)) view.forget(ino);
+    if (kind === 'folder') cache.folderRemoved(ino);
+    else if (!files.isOpen(ino)) view.forget(ino);
     else if (local.name === NO_NAME) temporary.resume(ino);
   }
   for (const draft of drafts.values()) {

@@ -1,6 +1,7 @@
 import type { ContentId, HandleId, Inode } from '../base/vocabulary.ts';
 import type { HandleRecord, InheritedHandle, OpenHandle } from './binding.ts';
 import { DRAFT_ROWS_BYTES, DraftRows } from './draft-rows.ts';
+import { FOLDER_ID_ROWS_BYTES, FolderIdRows } from './folder-id-rows.ts';
 import type { KernelOffer } from './negotiation.ts';
 import { NOTICE_ROWS_BYTES, NoticeRows } from './notice-rows.ts';
 import { Opcode } from './protocol.ts';
@@ -18,6 +19,7 @@ import { REMOVED_ROWS_BYTES, RemovedRows } from './removed-rows.ts';
  * | drafts | 1,024 | the changes that no journal record holds (draft-rows.ts) |
  * | removals | 1,024 and 8,192 | what was removed while programs use it (removed-rows.ts) |
  * | notices | 4,096 | the notifications that the kernel did not get yet (notice-rows.ts) |
+ * | folder ids | 1,024 | the node ids of folders that reappeared (folder-id-rows.ts) |
  *
  * A change is written here before its journal record. The successor compares its number with the last record of the journal, before any new
  * record is written: a change beyond it was not made.
@@ -38,7 +40,9 @@ const REMOVED_START_BYTES = DRAFTS_START_BYTES + DRAFT_ROWS_BYTES;
 
 const NOTICES_START_BYTES = REMOVED_START_BYTES + REMOVED_ROWS_BYTES;
 
-export const HANDOVER_BYTES = NOTICES_START_BYTES + NOTICE_ROWS_BYTES;
+const FOLDER_IDS_START_BYTES = NOTICES_START_BYTES + NOTICE_ROWS_BYTES;
+
+export const HANDOVER_BYTES = FOLDER_IDS_START_BYTES + FOLDER_ID_ROWS_BYTES;
 
 /** Numbers of the header. */
 const AGREED = 0;
@@ -100,6 +104,7 @@ export class HandoverState implements HandleRecord {
   readonly drafts: DraftRows;
   readonly removals: RemovedRows;
   readonly notices: NoticeRows;
+  readonly folderIds: FolderIdRows;
   readonly #numbers: Float64Array;
   readonly #rows = new Map<HandleId, number>();
   #free: number[] = [];
@@ -120,6 +125,7 @@ export class HandoverState implements HandleRecord {
     this.drafts = new DraftRows(region, recordsStart + DRAFTS_START_BYTES, generation > 0);
     this.removals = new RemovedRows(region, recordsStart + REMOVED_START_BYTES, generation > 0);
     this.notices = new NoticeRows(region, recordsStart + NOTICES_START_BYTES);
+    this.folderIds = new FolderIdRows(region, recordsStart + FOLDER_IDS_START_BYTES);
     if (generation > 0) this.#takeOver();
   }
 

@@ -20,7 +20,7 @@ export interface Keeper {
  * The layout of what one process leaves to the next: the region and the rows in the keeper's memory, and the messages of the keeper. Raise it
  * with every change of them. A version continues the mount of another only if both have the same.
  */
-export const HANDOVER_LAYOUT = 4;
+export const HANDOVER_LAYOUT = 5;
 
 export const KEEPER_SOCKET = 4;
 export const KEEPER_MEMORY = 5;

@@ -216,7 +216,7 @@ class Mount implements LinuxMount {
       deps.continuity == null
         ? null
         : { ...deps.continuity, state: new HandoverState(connection.region, connection.recordsStart, generation) };
-    const nodeIds = new NodeIds(generation);
+    const nodeIds = new NodeIds(generation, this.#continuity?.state.folderIds ?? null);
     this.#nodeIds = nodeIds;
     this.invalidator = new KernelInvalidator({
       connection,

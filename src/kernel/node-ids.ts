@@ -1,5 +1,6 @@
 import type { Inode } from '../base/vocabulary.ts';
 import type { Attributes } from './binding.ts';
+import type { FolderIdRows } from './folder-id-rows.ts';
 
 /** Node ids from here on are no inodes: those of the tree count from 1, and those of `.versions/` start at 2^51. */
 const FIRST_SUCCESSOR = 2 ** 50;
@@ -39,10 +40,17 @@ export class NodeIds {
   /** Node ids of removed folders, until FORGET. */
   readonly #removed = new Set<number>();
   #next: number;
+  /** Where a successor of this process finds the node ids of folders; null without one. */
+  readonly #folders: FolderIdRows | null;
 
   /** @param generation of the mounting process: its successors' node ids are others than those of earlier processes */
-  constructor(generation = 0) {
+  constructor(generation = 0, folders: FolderIdRows | null = null) {
     this.#next = FIRST_SUCCESSOR + generation * SUCCESSORS_OF_GENERATION;
+    this.#folders = folders;
+    for (const { nodeId, ino, isDead } of folders?.inherited() ?? []) {
+      if (isDead) this.#removed.add(nodeId);
+      if (isSuccessor(nodeId)) this.#inherited(nodeId, ino);
+    }
   }
 
   /**
@@ -51,8 +59,12 @@ export class NodeIds {
    */
   inherit(nodeId: number, ino: Inode): void {
     if (!isSuccessor(nodeId)) return;
+    if (this.#replaced.has(ino)) this.#successors.set(nodeId, { ino, lookups: 1 });
+    else this.#inherited(nodeId, ino);
+  }
+
+  #inherited(nodeId: number, ino: Inode): void {
     this.#successors.set(nodeId, { ino, lookups: 1 });
-    if (this.#replaced.has(ino)) return;
     this.#replaced.set(ino, { current: nodeId, older: new Map(), isInodeKnown: true, areSeveral: true });
   }
 
@@ -68,11 +80,19 @@ export class NodeIds {
 
   /** Counts a lookup and returns its node id; FORGET returns the lookup. */
   lookedUp(ino: Inode): number {
-    if (this.#removed.size > 0 && this.#removed.has(this.currentOf(ino))) this.replace(ino, NOT_KEPT);
+    if (this.#removed.size > 0) this.#reappears(ino);
     const nodeId = this.currentOf(ino);
     const successor = nodeId === ino ? undefined : this.#successors.get(nodeId);
     if (successor !== undefined) successor.lookups++;
     return nodeId;
+  }
+
+  /** A removed folder that a lookup finds gets another node id. */
+  #reappears(ino: Inode): void {
+    const dead = this.currentOf(ino);
+    if (!this.#removed.has(dead) || !this.replace(ino, NOT_KEPT)) return;
+    this.#folders?.note({ nodeId: dead, ino, isDead: true });
+    this.#folders?.note({ nodeId: this.currentOf(ino), ino, isDead: false });
   }
 
   /**
@@ -92,11 +112,11 @@ export class NodeIds {
 
   /** FORGET. @returns the inode */
   forgotten(nodeId: number, count: number): Inode {
-    if (this.#removed.size > 0) this.#removed.delete(nodeId);
+    if (this.#removed.size > 0 && this.#removed.delete(nodeId) && !isSuccessor(nodeId)) this.#folders?.drop(nodeId);
     const ino = this.inodeOf(nodeId);
     const replaced = this.#replaced.size > 0 ? this.#replaced.get(ino) : undefined;
     if (replaced === undefined) {
-      this.#successors.delete(nodeId);
+      this.#dropSuccessor(nodeId);
       this.#oneAgain.delete(ino); // its bytes went with it
       return ino;
     }
@@ -106,7 +126,7 @@ export class NodeIds {
     this.#tidy(ino, replaced);
     if (nodeId === this.currentOf(ino)) this.#oneAgain.delete(ino);
     const isInUse = nodeId === replaced.current || replaced.older.has(nodeId);
-    if (!isInUse && (successor?.lookups ?? 0) <= 0) this.#successors.delete(nodeId);
+    if (!isInUse && (successor?.lookups ?? 0) <= 0) this.#dropSuccessor(nodeId);
     return ino;
   }
 
@@ -119,7 +139,7 @@ export class NodeIds {
     const replaced = this.#replaced.get(ino);
     if (replaced !== undefined) this.#tidy(ino, replaced);
     const isInUse = nodeId === replaced?.current || replaced?.older.has(nodeId) === true;
-    if (!isInUse && successor.lookups <= 0) this.#successors.delete(nodeId);
+    if (!isInUse && successor.lookups <= 0) this.#dropSuccessor(nodeId);
     return ino;
   }
 
@@ -155,6 +175,11 @@ export class NodeIds {
     return true;
   }
 
+  #dropSuccessor(nodeId: number): void {
+    this.#successors.delete(nodeId);
+    this.#folders?.drop(nodeId);
+  }
+
   /** Drops node ids that neither the kernel nor a program holds. The name never leads to an id by which an older file is still read. */
   #tidy(ino: Inode, replaced: Replaced): void {
     const isKnown = (nodeId: number): boolean => (this.#successors.get(nodeId)?.lookups ?? 0) > 0;
@@ -162,13 +187,13 @@ export class NodeIds {
       // The kernel may hold it without an open handle: by a path from before (O_PATH, a bind mount).
       if (older() !== null || isKnown(nodeId)) continue;
       replaced.older.delete(nodeId);
-      this.#successors.delete(nodeId);
+      this.#dropSuccessor(nodeId);
     }
     const wereSeveral = replaced.areSeveral;
     replaced.areSeveral = replaced.older.size > 0 || replaced.isInodeKnown;
     if (wereSeveral && !replaced.areSeveral) this.#oneAgain.add(ino);
     if (replaced.older.size > 0 || isKnown(replaced.current)) return;
-    this.#successors.delete(replaced.current);
+    this.#dropSuccessor(replaced.current);
     this.#replaced.delete(ino);
     // The kernel may have pages under it by a path from before (O_PATH, a bind mount).
     if (replaced.isInodeKnown) this.#oneAgain.add(ino);

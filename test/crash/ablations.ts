@@ -115,6 +115,26 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
     ...{ from: 'this.invalidator.inherit(notices);', to: 'notices.slice();', names: 'is visible after a death' },
   },
   {
+    ...{
+      safeguard: 'a folder without a name that reappears after a death gets another node id',
+      file: 'src/fs/inherited-handles.ts',
+      test: NAMES,
+    },
+    ...{
+      from: "if (kind === 'folder') cache.folderRemoved(ino);",
+      to: "if (kind === 'folder') continue;",
+      names: 'reappeared',
+    },
+  },
+  {
+    ...{
+      safeguard: 'the node ids of folders that reappeared outlive the process',
+      file: 'src/kernel/node-ids.ts',
+      test: NAMES,
+    },
+    ...{ from: 'if (isDead) this.#removed.add(nodeId);', to: 'if (nodeId > 0) continue;', names: 'reappeared' },
+  },
+  {
     ...{ safeguard: 'names are noted before their record', file: STATE.file, test: NAMES },
     ...{
       from: 'if (request === null) this.#noteNames(sequence, names());',

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'v
 import type { MountFixture } from '../harness/mount-fixture.ts';
 import { OtherProgram } from '../harness/other-program.ts';
 import { titled } from '../harness/requirement.ts';
+import { SyscallProcess } from '../harness/syscall-process.ts';
 import { MortalMount, missingForContinuity } from './killed-under-load.ts';
 
 const STARTED_MS_MAX = 60_000;
@@ -58,6 +59,42 @@ describe.skipIf(missing !== null).each([
       expect(place(), 'after lookups').toBe(path);
     } finally {
       inside.kill('SIGKILL');
+    }
+  });
+
+  test.each([
+    { when: 'before the death', reappears: true },
+    { when: 'after the death', reappears: false },
+  ])('a folder that was removed under a program and reappeared $when is complete', async ({ reappears }) => {
+    onTestFailed(() => mount.printLogs());
+    const name = reappears ? 'earlier' : 'later';
+    const discarded = (): Promise<unknown> => mount.cfs(['discard', mount.directory, '--yes']);
+    await mount.run(`mkdir ${name}; echo kept > ${name}/file`);
+    await mount.cfs(['sync', '--wait']);
+    const within = await SyscallProcess.start(`${mount.directory}/${name}`);
+    const programs = [within];
+    await mount.cfs(['pause']); // a start pushes without a settle delay
+    try {
+      await mount.run(`rm ${name}/file; rmdir ${name}`);
+      if (reappears) {
+        await discarded();
+        const inside = await SyscallProcess.start(`${mount.directory}/${name}`);
+        programs.push(inside);
+        await mount.killAndContinue();
+        expect((await inside.readdir('.')).map((entry) => entry.name)).toEqual(['file']);
+        await inside.mkdir('made');
+        await inside.rmdir('made');
+      } else {
+        await mount.killAndContinue();
+        await discarded();
+      }
+      expect((await mount.run(`cat ${name}/file; echo more > ${name}/other; ls ${name}`)).stdout).toBe(
+        'kept\nfile\nother\n',
+      );
+      expect(await within.readdir('.')).toEqual([]);
+    } finally {
+      await mount.cfs(['resume']);
+      for (const program of programs) await program.dispose();
     }
   });
 

@@ -2,6 +2,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Inode } from '../../src/base/vocabulary.ts';
 import type { Attributes } from '../../src/kernel/binding.ts';
+import { FOLDER_ID_ROWS_BYTES, FolderIdRows } from '../../src/kernel/folder-id-rows.ts';
 import { NodeIds } from '../../src/kernel/node-ids.ts';
 
 const INO = 7 as Inode;
@@ -267,4 +268,37 @@ test('node ids of an earlier process lead to their inode, and names to the one t
   expect([split.inodeOf(given), split.isFormer(given)]).toEqual([INO, true]);
   expect(split.currentOf(INO)).toBeGreaterThan(given); // never used by the earlier process
   expect(split.olderOf(INO)?.()).toBe(SHOWN);
+});
+
+test('a successor of the process knows the node ids of a folder that reappeared, until the kernel forgets them', () => {
+  const memory = new ArrayBuffer(FOLDER_ID_ROWS_BYTES);
+  const idsOf = (generation: number): NodeIds => new NodeIds(generation, new FolderIdRows(memory, 0));
+  const first = idsOf(0);
+  first.lookedUp(INO);
+  first.folderRemoved(INO);
+  const again = first.lookedUp(INO);
+  expect(again).not.toBe(INO);
+
+  const second = idsOf(1);
+  expect([second.inodeOf(again), second.lookedUp(INO)]).toEqual([INO, again]);
+  second.folderRemoved(INO); // once more
+  const third = second.lookedUp(INO);
+  expect([INO, again]).not.toContain(third);
+
+  const later = idsOf(2);
+  expect([again, third].map((nodeId) => later.inodeOf(nodeId))).toEqual([INO, INO]);
+  expect(later.lookedUp(INO)).toBe(third);
+  for (const nodeId of [INO, again, third]) later.forgotten(nodeId, 2);
+
+  const last = idsOf(3);
+  expect([last.lookedUp(INO), last.inodeOf(third)]).toEqual([INO, third]);
+  expect(new FolderIdRows(memory, 0).inherited()).toEqual([]);
+});
+
+test('of too many folders that reappeared, a successor knows the latest', () => {
+  const memory = new ArrayBuffer(FOLDER_ID_ROWS_BYTES);
+  const rows = new FolderIdRows(memory, 0);
+  for (let nodeId = 1; nodeId <= 1030; nodeId++) rows.note({ nodeId, ino: nodeId as Inode, isDead: true });
+  const found = new FolderIdRows(memory, 0).inherited().map(({ nodeId }) => nodeId);
+  expect([found.length, found[0], found.at(-1)]).toEqual([1024, 7, 1030]);
 });
