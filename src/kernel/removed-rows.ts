@@ -92,8 +92,8 @@ export class RemovedRows implements RemovalRecord {
   *left(): Generator<LeftEntry> {
     const numbers = this.#numbers;
     const next = this.nextOrder;
-    for (let i = 0; i < ENTRIES; i++) {
-      const at = ENTRIES_START + ((next + i) % ENTRIES) * ENTRY;
+    for (let order = Math.max(0, next - ENTRIES); order < next; order++) {
+      const at = ENTRIES_START + (order % ENTRIES) * ENTRY;
       const folder = numbers[at + FOLDER] as Inode;
       if (folder === 0) continue;
       const from = (at + FIXED) * 8;

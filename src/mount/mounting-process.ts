@@ -285,7 +285,6 @@ class MountingProcess {
    */
   async start(keeper: Keeper | null): Promise<void> {
     this.#startedMs = systemClock.nowMs();
-    this.#signIns.once(); // a standby may have waited for days
     const { socketPath, bootSocketPath } = this.#request;
     const deps = { socketPath, bootSocketPath, clock: systemClock };
     await this.#mount.loaded();
@@ -296,7 +295,10 @@ class MountingProcess {
     asking?.catch(() => {});
     const { hasRoot } = await afterHandover(deps, () => this.#mount.open(keeper));
     this.#events.open(join(this.#request.storeDirectory, 'events.jsonl'));
-    if (isContinued) await this.#serve(keeper); // programs wait for it
+    if (isContinued) {
+      await this.#serve(keeper); // programs wait for it
+      this.#signIns.once(); // a standby may have waited for days
+    }
     const user = asking ?? this.#user();
     user.catch(() => {});
     if (!hasRoot) {

@@ -9,7 +9,7 @@ import { Checkpoint, readApplied } from './checkpoint.ts';
 import { type DamagedRowName, DamagedRows, findDamagedRows } from './damaged-rows.ts';
 import { DecodedRows } from './decoded-rows.ts';
 import { type Disk, systemDisk } from './disk.ts';
-import { indexFile, lastPageOf, openIndex, rewriteIndex, syncIndex, usableIndex } from './index-file.ts';
+import { hasCommits, indexFile, lastPageOf, openIndex, rewriteIndex, syncIndex, usableIndex } from './index-file.ts';
 import { IndexRoom, type IndexRoomDisk } from './index-room.ts';
 import { Journal } from './journal.ts';
 import { migrate } from './migration.ts';
@@ -167,29 +167,29 @@ export class Store implements StoreWriter {
    * @throws UsageError when another process owns it, or when a newer version of this program wrote it · StorageError
    */
   static async open(options: StoreOptions): Promise<Store> {
-    const { directory, log, clock } = options;
+    const { directory, log, clock, disk = systemDisk, segmentBytes = SEGMENT_BYTES, predecessor = 0 } = options;
     const firstMade = mkdirSync(directory, { recursive: true, mode: 0o700 });
-    const disk = options.disk ?? systemDisk;
-    const segmentBytes = options.segmentBytes ?? SEGMENT_BYTES;
     const startRoom = new StartRoom(directory, disk, segmentBytes);
-    const lock = OwnerLock.take(directory, () => startRoom.give(OWNER_ROOM_BYTES), options.predecessor);
+    const lock = OwnerLock.take(directory, () => startRoom.give(OWNER_ROOM_BYTES), predecessor);
+    // The process before this one has synced the names and the index at its start. Programs wait for this one.
+    const isUrgent = predecessor !== 0;
     let store: Store | undefined;
     try {
       const database = await usableIndex(join(directory, 'index'), options.openIndex ?? openIndex, disk);
       store = new Store(options, database, lock, startRoom);
       store.#checkSchema(); // before the first record is decoded, which this version may not understand
-      await syncIndex(directory, disk);
+      if (!isUrgent || !hasCommits(database)) await syncIndex(directory, disk);
       await migrate({ database, directory, segmentBytes, disk, clock, log });
       store.#recent = new RecentReads(); // a migration writes to LMDB itself
       const applied = readApplied(database);
       const replayed: { readonly sequence: number; readonly rows: readonly Row[] }[] = [];
       store.#journal = await Journal.open(
-        { directory: join(directory, 'journal'), segmentBytes, disk, log, clock, startRoom },
+        { directory: join(directory, 'journal'), segmentBytes, disk, log, clock, startRoom, isUrgent },
         applied,
         ({ sequence, payload }) => replayed.push({ sequence, rows: decodeRows(Buffer.from(payload), sequence) }),
       );
       store.#foundRecord = store.#journal.last;
-      await syncNames(directory, firstMade ?? directory, disk);
+      if (!isUrgent) await syncNames(directory, firstMade ?? directory, disk);
       // After the journal has its file: on an almost full disk LMDB would take the space for it.
       for (const { rows, sequence } of replayed) store.#keep(rows, sequence);
       store.#begin(store.#journal);

@@ -56,6 +56,11 @@ export function lastPageOf(database: RootDatabase<Buffer, Buffer>): number {
   return infoOf(database).lastPageNumber;
 }
 
+/** Whether something was ever committed: not to an index that was just created. */
+export function hasCommits(database: RootDatabase<Buffer, Buffer>): boolean {
+  return infoOf(database).lastTxnId > 0;
+}
+
 /** `env.info()`, which lmdb's declarations lack. */
 function infoOf(database: RootDatabase<Buffer, Buffer>): { lastPageNumber: number; lastTxnId: number } {
   const { env } = database as unknown as { env: { info(): { lastPageNumber: number; lastTxnId: number } } };

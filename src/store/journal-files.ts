@@ -49,6 +49,31 @@ export function segmentsIn(
 }
 
 /**
+ * Makes the spare file of an earlier run the journal file `path`. A spare file without all its blocks was not completed: it is removed.
+ *
+ * @returns whether there was one
+ */
+export function takeSpare(disk: Disk, directory: string, path: string, sizeBytes: number): boolean {
+  const spare = sparePath(directory);
+  if (disk.diskBytes(spare) < sizeBytes) {
+    disk.remove(spare);
+    return false;
+  }
+  disk.rename(spare, path);
+  return true;
+}
+
+/** Creates a file with reserved space, without waiting for a device. Its first syncs are slower. @returns false if it does not fit */
+export function reserveExactly(disk: Disk, path: string, sizeBytes: number): boolean {
+  try {
+    return reserveFitting(disk, path, sizeBytes, sizeBytes) === sizeBytes;
+  } catch (error) {
+    if (!isFull(error)) throw error;
+    return false;
+  }
+}
+
+/**
  * Creates a file whose blocks are allocated and on the disk; in the pool.
  *
  * @returns its length: `wantedBytes`, or about half of the free space if that is less (the rest is for the index); null if even
@@ -116,11 +141,6 @@ export function beginSegment(
     throw error;
   }
   return { number, path, fd, salt, sizeBytes, position: HEADER_BYTES, last: firstSequence - 1 };
-}
-
-export async function syncSegment(disk: Disk, path: string): Promise<void> {
-  const fd = disk.open(path, 'write');
-  await disk.sync(fd).finally(() => disk.close(fd));
 }
 
 export function readWhole(disk: Disk, path: string): Buffer {

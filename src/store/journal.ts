@@ -7,12 +7,13 @@ import {
   beginSegment,
   type OpenSegment,
   readWhole,
+  reserveExactly,
   reserveFitting,
   type Segment,
   segmentPath,
   segmentsIn,
   sparePath,
-  syncSegment,
+  takeSpare,
 } from './journal-files.ts';
 import {
   decodeHeader,
@@ -40,6 +41,8 @@ export interface JournalOptions {
   readonly clock: Clock;
   /** Space for the first file on a full disk. Without it, a start on a full disk has no file. */
   readonly startRoom?: Pick<StartRoom, 'give' | 'refill'>;
+  /** Programs wait for this start: it does not wait for the device. */
+  readonly isUrgent?: boolean;
 }
 
 /** Taken from the start room by a start: half becomes the journal file, the rest is for the index. */
@@ -50,6 +53,8 @@ const START_ROOM_BYTES = 320 * 1024;
  */
 const FREEING_BYTES_MAX = 64 * 1024;
 const FREEING_SHARE = 1 / 4;
+/** Of the first file of an urgent start: the spare file soon follows it. */
+const URGENT_SHARE = 1 / 8;
 /** The spare file is allocated only while this many files fit on the disk: the rest is left for other writes. */
 const SPARE_ROOM_FILES = 2;
 /** After a power cut or damage: the newest changes may be lost, and only this message reports it. */
@@ -66,15 +71,15 @@ export class Journal {
   /** Number of the last file, and of the last record, that the start found. */
   readonly #found: { readonly number: number; readonly last: number };
   /** Files before the current one that are not synced yet. */
-  #unsynced: OpenSegment[] = [];
+  #unsynced: Pick<OpenSegment, 'number' | 'fd'>[];
   /** Whether the next file is allocated at `sparePath`. */
   #hasSpare = false;
   #allocation: Promise<void> | null = null;
   /** The spare file is not tried again before this `elapsedMs`. */
   #spareFromMs = 0;
   #isSpareLacking = false;
-  /** The sync of the folder after the last new file; null if it failed to start and must be repeated. */
-  #directorySync: Promise<void> | null;
+  /** The sync of the folder after the last new file; null until the next sync() starts it. */
+  #directorySync: Promise<void> | null = null;
   #syncing: Promise<void> | null = null;
   #syncQueued: Promise<void> | null = null;
   /** Set by a failed fdatasync: the kernel may have dropped the pages, so this run promises no durability any more. */
@@ -88,13 +93,13 @@ export class Journal {
     older: Segment[],
     current: OpenSegment | null,
     found: { readonly number: number; readonly last: number },
-    directorySync: Promise<void>,
+    unsynced: Pick<OpenSegment, 'number' | 'fd'>[],
   ) {
     this.#options = options;
     this.#older = older;
     this.#current = current;
     this.#found = found;
-    this.#directorySync = directorySync;
+    this.#unsynced = unsynced;
   }
 
   /**
@@ -150,15 +155,13 @@ export class Journal {
     for (const path of forgotten) disk.remove(path);
     if (forgotten.length > 0) await disk.syncDirectory(directory);
     // Their space may be the only space for the new file.
-    disk.remove(sparePath(directory));
     for (const path of needless) disk.remove(path);
-    // An earlier run may have been killed before it synced these files, and this run's sync() promises their records too.
-    for (const { path } of kept) await syncSegment(disk, path);
 
     const found = { number: files.at(-1)?.number ?? 0, last };
     const current = await firstSegment(options, found);
-    await disk.syncDirectory(directory);
-    return new Journal(options, kept, current, found, Promise.resolve());
+    // An earlier run may have been killed before it synced these files, and this run's sync() promises their records too.
+    const unsynced = kept.map(({ number, path }) => ({ number, fd: disk.open(path, 'write') }));
+    return new Journal(options, kept, current, found, unsynced);
   }
 
   /** Sequence number of the newest record. */
@@ -392,9 +395,13 @@ async function firstSegment(
   options: JournalOptions,
   found: { readonly number: number; readonly last: number },
 ): Promise<OpenSegment | null> {
-  const { disk, directory, segmentBytes, startRoom, log } = options;
+  const { disk, directory, segmentBytes, startRoom, log, isUrgent = false } = options;
   const number = found.number + 1;
   const path = segmentPath(directory, number);
+  const begin = (sizeBytes: number): OpenSegment =>
+    beginSegment(options, { number, path, sizeBytes, firstSequence: found.last + 1 });
+  if (takeSpare(disk, directory, path, segmentBytes)) return begin(segmentBytes);
+  if (isUrgent && reserveExactly(disk, path, segmentBytes * URGENT_SHARE)) return begin(segmentBytes * URGENT_SHARE);
   let sizeBytes = await allocateFitting(disk, path, segmentBytes);
   if (sizeBytes === null && startRoom?.give(START_ROOM_BYTES))
     sizeBytes = await allocateFitting(disk, path, segmentBytes);
@@ -403,5 +410,5 @@ async function firstSegment(
     return null;
   }
   if (sizeBytes < segmentBytes) log.warn({ sizeBytes }, 'the disk is almost full: a short journal file');
-  return beginSegment(options, { number, path, sizeBytes, firstSequence: found.last + 1 });
+  return begin(sizeBytes);
 }
