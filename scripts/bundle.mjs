@@ -18,11 +18,8 @@ const shared = {
 };
 /** The packages inside the bundles, by their paths. @type {Set<string>} */
 const packages = new Set();
-/**
- * Packages outside of the bundles of both threads, and the package of ours through which each is found. The first has a native half. The second
- * has an `eval` with names of its module.
- */
-const OUTSIDE = { 'msgpackr-extract': 'msgpackr', 'ordered-binary': 'lmdb' };
+/** Packages outside of the bundles of both threads, and the package of ours through which each is found: this one has an `eval` with names of its module. */
+const OUTSIDE = { 'ordered-binary': 'lmdb' };
 /** Packages that every command loads. */
 const INSIDE_PROGRAMS = ['commander', 'smol-toml'];
 /** @type {import('rolldown').OutputOptions} */
@@ -117,25 +114,40 @@ function writeInAscii(file) {
  * @param {string} id
  */
 function loadedInPlace(code, id) {
-  if (id.endsWith('/undici/lib/dispatcher/client-h2.js')) {
-    const loading = "http2 = require('node:http2')";
-    if (!code.includes(loading)) throw new Error(`${id} does not load HTTP/2 as expected`);
-    return { code: code.replace(loading, "throw new Error('HTTP/2 is not used')"), map: null };
-  }
-  if (id.endsWith('/pino/pino.js')) {
+  if (id.endsWith('/undici/lib/dispatcher/client-h2.js'))
+    return {
+      code: replaced(code, "http2 = require('node:http2')", "throw new Error('HTTP/2 is not used')", id),
+      map: null,
+    };
+  if (id.endsWith('/pino/pino.js'))
     // For transports, of which we use none. It makes V8 look for the lines of the whole bundle.
-    const calling = 'normalize(instance, caller(), ...args)';
-    if (!code.includes(calling)) throw new Error(`${id} does not ask for its caller as expected`);
-    return { code: code.replace(calling, 'normalize(instance, [], ...args)'), map: null };
-  }
+    return {
+      code: replaced(code, 'normalize(instance, caller(), ...args)', 'normalize(instance, [], ...args)', id),
+      map: null,
+    };
   if (id.includes('/node_modules/lmdb/')) {
     // lmdb finds its native half from its own folder. One of its files has a `require` of its own.
     const lmdb = "process.getBuiltinModule('node:module').createRequire(__filename).resolve('lmdb')";
     const own = `process.getBuiltinModule('node:url').pathToFileURL(${lmdb}).href`;
     return { code: code.replaceAll('import.meta.url', own), map: null };
   }
+  if (id.endsWith('/msgpackr-extract/index.js')) {
+    // So does msgpackr, by this package.
+    const from = "require('node:module').createRequire(__filename).resolve('msgpackr')";
+    const own = `require('node:path').dirname(require('node:module').createRequire(${from}).resolve('msgpackr-extract'))`;
+    return { code: replaced(code, '__dirname', own, id), map: null };
+  }
+  if (id.endsWith('/node-gyp-build-optional-packages/node-gyp-build.js'))
+    // Our addon needs glibc, too. To find it out, this package would load and read nine files.
+    return { code: replaced(code, "(isMusl(platform) ? 'musl' : 'glibc')", "'glibc'", id), map: null };
   if (!code.includes("commonJs('")) return null;
   return { code: code.replaceAll("commonJs('", "require('"), map: null };
+}
+
+/** @param {string} code @param {string} part @param {string} by @param {string} id */
+function replaced(code, part, by, id) {
+  if (!code.includes(part)) throw new Error(`${id} has another version than expected: it lacks ${part}`);
+  return code.replace(part, by);
 }
 
 /**

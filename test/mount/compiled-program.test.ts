@@ -126,3 +126,27 @@ test('a mount loads no TLS and no HTTP/2 before it needs them', () => {
   expect(loaded).toContain('NativeModule http');
   for (const module of ['tls', 'http2', 'https']) expect(loaded).not.toContain(`NativeModule ${module}`);
 });
+
+test('the Worker loads native halves and ordered-binary from packages, and no other code', () => {
+  const hook = join(directory, 'hook.cjs');
+  writeFileSync(hook, `process.on('exit', () => console.log(JSON.stringify(Object.keys(require.cache))));`);
+
+  const { stdout } = spawnSync(process.execPath, ['--require', hook, join(DIST, 'mount-worker.cjs')], {
+    env: { PATH: process.env.PATH, HOME: directory },
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
+
+  const loaded = (JSON.parse(stdout) as string[]).filter((path) => /\/node_modules\/.*(?<!json)$/.test(path));
+  const names = loaded.map((path) =>
+    path
+      .split('/node_modules/')
+      .at(-1)
+      ?.replace(/-linux-.*\.node$/, ' (native)'),
+  );
+  expect(names.sort()).toEqual([
+    '@lmdb/lmdb (native)',
+    '@msgpackr-extract/msgpackr-extract (native)',
+    'ordered-binary/dist/index.cjs',
+  ]);
+});
