@@ -16,7 +16,7 @@ import { OURS, Results } from './measure/results.mjs';
 /** Calls that take longer are reported. */
 const LONG_MS = 5;
 /** After a death, before the mount is asked anything: the question would delay the calls. */
-const AFTER_MS = 1_500;
+const AFTER_MS = 1_000;
 
 const PARTS = /** @type {const} */ ([
   ['standby', 'with a standby', true, 0],
