@@ -21,7 +21,7 @@ const COMMANDS = {
   mount_nfs:
     'printf "%s\\n" "$@" > $CFS_TEST_DARWIN/words.new && mv $CFS_TEST_DARWIN/words.new $CFS_TEST_DARWIN/words\nuntil [ -e $CFS_TEST_DARWIN/table ]; do [ ! -e $CFS_TEST_DARWIN/refused ] || exit 1; sleep 0.05; done',
   mount: 'cat $CFS_TEST_DARWIN/table 2> /dev/null',
-  umount: 'echo "$@" >> $CFS_TEST_DARWIN/unmounted; rm -f $CFS_TEST_DARWIN/table $CFS_TEST_DARWIN/dead',
+  umount: 'rm -f $CFS_TEST_DARWIN/table $CFS_TEST_DARWIN/dead; echo "$@" >> $CFS_TEST_DARWIN/unmounted',
   fusermount3: 'echo "$0 $@" >> $CFS_TEST_DARWIN/wrong; exit 1',
   diskutil: 'echo "$0 $@" >> $CFS_TEST_DARWIN/wrong; exit 1',
 };
