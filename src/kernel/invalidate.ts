@@ -1,6 +1,7 @@
 import type { Clock } from '../base/clock.ts';
 import type { Inode } from '../base/vocabulary.ts';
 import type { Invalidator } from './binding.ts';
+import { DroppedPages } from './dropped-pages.ts';
 import type { AddonConnection } from './kernel-addon.ts';
 import type { NodeIds, OlderAttributes } from './node-ids.ts';
 import type { InheritedNotice, Notice, NoticeRows } from './notice-rows.ts';
@@ -28,7 +29,10 @@ const HELD_MAX = 20_000;
 const RETRY_MS = 10;
 
 /** A notice, and the place of its row in the keeper's memory (0: none). */
-type Noted = InheritedNotice;
+interface Noted extends InheritedNotice {
+  /** For pages that were dropped before (`DroppedPages`). */
+  readonly isOnceMore?: boolean;
+}
 
 export class KernelInvalidator implements Invalidator {
   readonly #connection: AddonConnection;
@@ -38,6 +42,7 @@ export class KernelInvalidator implements Invalidator {
   readonly #clock: Clock;
   readonly #canExpire: () => boolean;
   readonly #rows: NoticeRows | null;
+  readonly #pages: DroppedPages;
   /** How many unanswered requests each inode has. */
   readonly #busy = new Map<Inode, number>();
   /** Notices that wait for the inode's last reply. */
@@ -68,6 +73,7 @@ export class KernelInvalidator implements Invalidator {
     this.#clock = deps.clock;
     this.#canExpire = deps.canExpire;
     this.#rows = deps.rows ?? null;
+    this.#pages = new DroppedPages({ clock: deps.clock });
   }
 
   get heldCount(): number {
@@ -93,6 +99,36 @@ export class KernelInvalidator implements Invalidator {
     // Handles of the old file revalidate their size here from now on.
     this.#note({ kind: 'inode', ino, child: before, name: '', offset: -1, length: 0 });
     return true;
+  }
+
+  /** The reply to an open(2) drops the pages of the inode. */
+  opened(ino: Inode): void {
+    this.#pages.dropped(ino);
+  }
+
+  /** Whether `read` and `written` must be called. */
+  get hasDropped(): boolean {
+    return !this.#pages.isEmpty;
+  }
+
+  /** A READ arrived. */
+  read(ino: Inode, offset: number, length: number): void {
+    this.#pages.read(ino, offset, length);
+  }
+
+  /** A WRITE was carried out. */
+  written(ino: Inode, offset: number, length: number): void {
+    const stale = this.#pages.written(ino, offset, length);
+    if (stale === null || this.#closed) return;
+    const notice: Notice = {
+      kind: 'inode',
+      ino,
+      child: 0 as Inode,
+      name: '',
+      offset: stale.start,
+      length: stale.end - stale.start,
+    };
+    this.#submit({ ...notice, row: this.#rows?.note(notice) ?? 0, isOnceMore: true });
   }
 
   folderRemoved(folder: Inode): void {
@@ -200,6 +236,7 @@ export class KernelInvalidator implements Invalidator {
     let length = P.OUT_HEADER_BYTES;
     let code: number;
     if (notice.kind === 'inode') {
+      if (notice.offset >= 0 && notice.isOnceMore !== true) this.#pages.dropped(notice.ino);
       code = P.Notify.INVAL_INODE;
       wire.setU64(body, notice.child !== 0 ? notice.child : this.#nodeIds.currentOf(notice.ino));
       wire.setU64(body + 8, notice.offset);

@@ -101,6 +101,7 @@ export class LinuxSession {
       nodeIds: deps.nodeIds,
       connection: deps.connection,
       attributesSent: (attributes) => this.#reader.noteAttributes(attributes),
+      pagesDropped: (ino) => deps.invalidator.opened(ino),
       poolAnswers: (request) => this.#began(request),
       sent: (request, errno) => this.#readSent(request, errno),
       undelivered: (request) => this.#takeBack(request, undefined),
@@ -165,6 +166,7 @@ export class LinuxSession {
         this.#handover === null
           ? this.#reader.call(request, at, data, this.#copiesWrites())
           : this.#recorded(this.#handover, request, at, data);
+      if (this.#invalidator.hasDropped) this.#usesPages(request, answer instanceof Promise);
       if (answer instanceof Promise) {
         this.#wait(request, answer, item);
         return N.TAKEN;
@@ -185,6 +187,11 @@ export class LinuxSession {
       wire.header(out, P.OUT_HEADER_BYTES, -errno, request.uniqueLow, request.uniqueHigh);
       return P.OUT_HEADER_BYTES;
     }
+  }
+
+  #usesPages({ opcode, nodeid, offset, limit }: Request, isPending: boolean): void {
+    if (opcode === Opcode.READ) this.#invalidator.read(nodeid, offset, limit);
+    else if (opcode === Opcode.WRITE && !isPending) this.#invalidator.written(nodeid, offset, limit);
   }
 
   #recorded(handover: HandoverState, request: Request, at: number, data: number): unknown {
@@ -327,6 +334,7 @@ export class LinuxSession {
 
   #ended(request: Request): void {
     if (!this.#pending.delete(request.unique)) return;
+    if (this.#invalidator.hasDropped) this.#usesPages(request, false);
     this.#invalidator.ended(request.nodeid);
     if (request.otherNodeid !== 0) this.#invalidator.ended(request.otherNodeid);
   }

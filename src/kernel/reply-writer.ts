@@ -38,6 +38,8 @@ export interface ReplyWriterDeps {
   readonly connection: Pick<N.AddonConnection, 'send' | 'sendPieces' | 'scratchStart'>;
   /** Called with all attributes that are sent to the kernel. */
   readonly attributesSent: (attributes: Attributes | null) => void;
+  /** The reply to an open(2) drops the kernel's pages of the inode. */
+  readonly pagesDropped: (ino: Inode) => void;
   /** The pool replies to a READ: it counts as pending until `sent`. */
   readonly poolAnswers: (request: Request) => void;
   /** A READ got its reply later, or from the pool. `errno`: why its bytes could not be read (replied as EIO); 0 for success. */
@@ -98,7 +100,7 @@ export class ReplyWriter {
       }
       case Opcode.OPEN:
         request.value = value;
-        length = wire.open(body, this.#open(request.nodeid, value as OpenReply, request.isByFormer), request.access);
+        length = this.#opened(request, body, value as OpenReply);
         break;
       case Opcode.OPENDIR:
         request.value = value;
@@ -133,6 +135,12 @@ export class ReplyWriter {
     length += P.OUT_HEADER_BYTES;
     wire.header(out, length, 0, request.uniqueLow, request.uniqueHigh);
     return length;
+  }
+
+  #opened(request: Request, body: number, value: OpenReply): number {
+    const open = this.#open(request.nodeid, value, request.isByFormer);
+    if (!open.keepCache && !open.directIo) this.#deps.pagesDropped(request.nodeid);
+    return this.#wire.open(body, open, request.access);
   }
 
   /**

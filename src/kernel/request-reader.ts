@@ -269,12 +269,15 @@ export class RequestReader {
       case Opcode.READ:
         request.op = 'read';
         request.limit = wire.u32(body + 16);
-        return ops.read(ino, wire.u64(body) as HandleId, wire.place64(body + 8), request.limit, request);
+        request.offset = wire.place64(body + 8);
+        return ops.read(ino, wire.u64(body) as HandleId, request.offset, request.limit, request);
       case Opcode.WRITE: {
         request.op = 'write';
         const handle = wire.u64(body) as HandleId;
         const offset = wire.offset64(body + 8);
         const length = wire.u32(body + 16);
+        request.offset = offset;
+        request.limit = length;
         const view = wire.bytes.subarray(data, data + length);
         const bytes = copyWrites ? Buffer.from(view) : view;
         const flags = wire.u32(body + 20);

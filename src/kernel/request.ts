@@ -34,8 +34,10 @@ export class Request implements OpContext, PendingOp, ServedRequest {
   op: OpName = 'lookup';
   /** The other folder of a rename or link; 0: none. */
   otherNodeid = 0 as Inode;
-  /** The most bytes that the caller accepts: of READ, GETXATTR, LISTXATTR. */
+  /** The most bytes that the caller accepts: of READ, GETXATTR, LISTXATTR; the bytes of a WRITE. */
   limit = 0;
+  /** Of a READ or WRITE; of an append, where the kernel takes the end to be. */
+  offset = 0;
   /** The access mode of an OPEN or CREATE. */
   access: 'read' | 'write' = 'write';
   sink: DirectoryWriter | null = null;

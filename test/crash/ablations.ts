@@ -45,6 +45,10 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
     ...{ from: 'this.firstHandle = generation * HANDLES_OF_GENERATION + 1;', to: 'this.firstHandle = 1;' },
   },
   {
+    ...{ safeguard: 'pages that were read before a write arrived are dropped once more', ...SESSION },
+    ...{ from: 'if (this.#invalidator.hasDropped) this.#usesPages(request, answer instanceof Promise);', to: '' },
+  },
+  {
     ...{ safeguard: 'a kept request holds its slot while it waits', ...SESSION },
     ...{
       from: '} else if (request.opcode === Opcode.WRITE || this.#keepsRequests) {',

@@ -43,7 +43,11 @@ function sessionOf(
   const [wire, clock] = [new Wire(region), new ManualClock()];
   const done: string[] = [];
   const connection = {
-    ...{ region, scratchStart: 2 * SLOT, notify: () => 1 },
+    ...{ region, scratchStart: 2 * SLOT },
+    notify: (at: number) => {
+      const [offset, length] = [wire.i64(at + OUT_HEADER_BYTES + 8), wire.i64(at + OUT_HEADER_BYTES + 16)];
+      return done.push(`invalidate ${offset} ${length}`);
+    },
     send: () => done.push('send') - 1,
     release: (slot: number, large: number) => void done.push(`release ${slot} ${large}`),
     answered: (slot: number) => void done.push(`answered ${slot}`),
@@ -226,3 +230,36 @@ test('a successor does not repeat a write that timed out, although its slot stil
 
   expect(done).toEqual(['send', 'answered 3', 'release 3 0']);
 });
+
+test.each([
+  { open: 'drops', keepCache: false, isLater: false, done: ['invalidate 8192 4096'] },
+  { open: 'drops', keepCache: false, isLater: true, done: ['send', 'invalidate 8192 4096'] },
+  { open: 'keeps', keepCache: true, isLater: false, done: [] },
+])(
+  'pages that an open $open and another program reads before a write is carried out (later: $isLater)',
+  async (expected) => {
+    const { keepCache, isLater } = expected;
+    const ops = {
+      open: () => ({ handle: 7, keepCache, directIo: false }),
+      read: () => Buffer.from('b'),
+      write: () => (isLater ? Promise.resolve() : undefined),
+    } as unknown as FileSystemOps;
+    const { session, wire, request, done } = sessionOf(ops);
+    const body = SLOT + IN_HEADER_BYTES;
+    request(Opcode.OPEN, 5, 8);
+    session.batch(1);
+    request(Opcode.READ, 5, 40);
+    wire.setU64(body + 8, 8192);
+    wire.setU32(body + 16, 4096);
+    session.batch(1);
+    expect(done).toEqual([]);
+
+    request(Opcode.WRITE, 5, 40 + 12);
+    wire.setU64(body + 8, 8193);
+    wire.setU32(body + 16, 12);
+    session.batch(1);
+    await vi.waitUntil(() => done.length >= expected.done.length);
+
+    expect(done.filter((each) => !each.startsWith('release'))).toEqual(expected.done);
+  },
+);

@@ -79,6 +79,7 @@ function answered(reply: ReadReply, limit: number): { bytes: Buffer; pieces: num
       },
     },
     attributesSent: () => {},
+    pagesDropped: () => {},
     poolAnswers: () => {},
     sent: () => {},
     undelivered: () => {},
