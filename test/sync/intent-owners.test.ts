@@ -172,3 +172,25 @@ test('a save does not move a file that a listing shows again while the service i
   expect((await mount.readFile('d/f')).toString()).toBe('old');
   await world.close();
 });
+
+test('a save that moves over a new file in creation and back, while the service is asked about the trash, keeps that operation', async () => {
+  const world = new SyncWorld();
+  const { service, clock } = world;
+  const file = service.add('file', MODEL_ROOT, 'f', Buffer.from('old'));
+  world.learn();
+  world.remove('/f');
+  await world.settle();
+  world.write('/f', 'saved');
+  world.write('/g', 'new');
+  clock.advance(SETTLE_MS + 1);
+  await world.quiet();
+  world.rename('/f', '/g');
+  world.rename('/g', '/f');
+  await settle(world, 'resource');
+  await world.settle();
+  world.learn();
+
+  expect([...world.localTree()]).toEqual([['/f', 'saved']]);
+  expect([...service.tree()]).toEqual([['/f', 'saved']]);
+  expect(service.isInTrash(file)).toBe(true);
+});
