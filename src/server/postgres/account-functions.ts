@@ -17,15 +17,20 @@ export const ACCOUNT_FUNCTIONS = `
     RETURN u;
   END $$;
 
-  -- A group of calls takes the turn of its account before the account's lock. Returns whether another group had the turn: then it has
-  -- waited for it, or with \`gathers\` only until it was free. The server then sends the group again, with the calls that arrived
-  -- meanwhile.
-  CREATE FUNCTION take_turn(the_uid text, gathers boolean) RETURNS boolean LANGUAGE plpgsql AS $$
-  DECLARE turn integer := hashtext(the_uid);
+  -- A group of calls takes the turn of its account before the account's lock. Returns whether another group had the turn. With 'own'
+  -- it has waited for it. With 'free' it has waited only until the turn was free: the server then sends the group again, with the
+  -- calls that arrived meanwhile. With 'joined', for one of several accounts in a statement, it has not waited, and also returns
+  -- true if another change has locked the account.
+  CREATE FUNCTION take_turn(the_uid text, turn text) RETURNS boolean LANGUAGE plpgsql AS $$
+  DECLARE of_account integer := hashtext(the_uid);
   BEGIN
-    IF pg_try_advisory_xact_lock(${TURNS}, turn) THEN RETURN false; END IF;
-    IF gathers THEN PERFORM pg_advisory_xact_lock_shared(${TURNS}, turn);
-    ELSE PERFORM pg_advisory_xact_lock(${TURNS}, turn); END IF;
+    IF pg_try_advisory_xact_lock(${TURNS}, of_account) THEN
+      IF turn <> 'joined' THEN RETURN false; END IF;
+      PERFORM FROM users WHERE uid = the_uid FOR NO KEY UPDATE SKIP LOCKED;
+      RETURN NOT FOUND;
+    END IF;
+    IF turn = 'free' THEN PERFORM pg_advisory_xact_lock_shared(${TURNS}, of_account);
+    ELSIF turn = 'own' THEN PERFORM pg_advisory_xact_lock(${TURNS}, of_account); END IF;
     RETURN true;
   END $$;
 

@@ -1,10 +1,11 @@
 /** Functions of `schema.ts`: the rules for folders and files. */
 export const ENTRY_FUNCTIONS = `
-  -- The number follows the lock: so numbers in one folder are committed in their order, and a page skips none.
+  -- The number follows the lock: so numbers in one folder are committed in their order, and a page skips none. \`drops\`: whether old
+  -- versions make room.
   CREATE FUNCTION add_entry(
     caller text, the_uid text, the_parent text, file boolean, the_name text, the_hash text, the_media_type text,
     the_role text, the_workspace text, suffix text, names text, now_ms bigint,
-    limits bigint[] DEFAULT '{1000000,1000,10,16777216}', token text DEFAULT NULL
+    limits bigint[] DEFAULT '{1000000,1000,10,16777216}', token text DEFAULT NULL, drops boolean DEFAULT true
   ) RETURNS resources LANGUAGE plpgsql AS $$
   DECLARE r resources;
   BEGIN
@@ -16,36 +17,42 @@ export const ENTRY_FUNCTIONS = `
     r.seq := nextval('numbers');
     r.local := r.seq || '_' || suffix;
     PERFORM check_free(r, names);
-    PERFORM hold(the_uid, CASE WHEN caller = the_uid THEN NULL ELSE '' END, 1, 0, entry_bytes(r), limits);
+    PERFORM hold(the_uid, CASE WHEN drops AND caller = the_uid THEN NULL ELSE '' END, 1, 0, entry_bytes(r), limits);
     INSERT INTO resources SELECT r.*;
     RETURN r;
   END $$;
 
-  -- Several creations in one account and one commit. A refused one undoes all; \`apart\`: it leaves nothing behind, and does not affect
-  -- the others. That takes a subtransaction for each.
+  -- Several creations in one commit, in one account or with the turn 'joined' in several: their accounts are in ascending order. A
+  -- refused one undoes all; \`apart\`: it leaves nothing behind, and does not affect the others. That takes a subtransaction for each.
+  -- Nothing is created in an account whose turn this was not.
   CREATE FUNCTION add_entries(
-    callers text[], tokens text[], the_uid text, parents text[], file boolean[], new_names text[], hashes text[], media_types text[],
-    roles text[], suffixes text[], names text, now_ms bigint, limits bigint[], gathers boolean,
-    apart boolean
-  ) RETURNS TABLE (local text, refusal integer, message text, has_waited boolean) LANGUAGE plpgsql AS $$
+    callers text[], tokens text[], uids text[], parents text[], file boolean[], new_names text[], hashes text[], media_types text[],
+    roles text[], suffixes text[], names text, now_ms bigint, limits bigint[], turn text, apart boolean
+  ) RETURNS TABLE (uid text, local text, refusal integer, message text, has_waited boolean) LANGUAGE plpgsql AS $$
   BEGIN
-    has_waited := take_turn(the_uid, gathers);
-    IF has_waited AND gathers THEN RETURN; END IF;
     FOR i IN 1..cardinality(suffixes) LOOP
+      IF uid IS DISTINCT FROM uids[i] THEN
+        uid := uids[i];
+        has_waited := take_turn(uid, turn);
+      END IF;
+      local := NULL;
+      IF has_waited AND turn <> 'own' THEN
+        RETURN NEXT;
+        CONTINUE;
+      END IF;
       IF NOT apart THEN
-        local := (add_entry(callers[i], the_uid, parents[i], file[i], new_names[i], hashes[i], media_types[i], roles[i],
-          NULL, suffixes[i], names, now_ms, limits, tokens[i])).local;
+        local := (add_entry(callers[i], uids[i], parents[i], file[i], new_names[i], hashes[i], media_types[i], roles[i],
+          NULL, suffixes[i], names, now_ms, limits, tokens[i], turn <> 'joined')).local;
         RETURN NEXT;
         CONTINUE;
       END IF;
       BEGIN
-        local := (add_entry(callers[i], the_uid, parents[i], file[i], new_names[i], hashes[i], media_types[i], roles[i],
+        local := (add_entry(callers[i], uids[i], parents[i], file[i], new_names[i], hashes[i], media_types[i], roles[i],
           NULL, suffixes[i], names, now_ms, limits, tokens[i])).local;
         refusal := NULL;
         message := NULL;
       EXCEPTION WHEN OTHERS THEN
         IF SQLSTATE NOT LIKE 'CF%' THEN RAISE; END IF;
-        local := NULL;
         refusal := substr(SQLSTATE, 3)::integer;
         message := SQLERRM;
       END;

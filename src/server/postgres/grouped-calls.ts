@@ -1,4 +1,5 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
+import { type JoinedGroup, JoinedGroups } from './joined-groups.ts';
 
 /**
  * Calls of one key run in sequence, in groups: calls that arrive while a group of their key runs form the next group. Under
@@ -6,21 +7,31 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
  *
  * Other servers have groups of the same key. While they make ours wait, a group is held back until the callers of the last one have
  * called again, for some milliseconds: the lock is taken meanwhile, and a group that is sent early holds few calls.
+ *
+ * While no other server makes a key wait, its groups share statements with those of other keys, if these can be joined.
  */
 export class GroupedCalls<Call, Answer> {
   readonly #run: RunGroup<Call, Answer>;
   readonly #heldBackMs: number;
+  readonly #joined: JoinedGroups<Call, GroupOutcome<Answer>> | null;
   /** The calls that wait for the running group of their key. */
   readonly #queues = new Map<string, Queue<Call, Answer>>();
 
   /**
    * @param run returns one answer per call, in their order. If it rejects, every call of the group rejects with that error. With
    *   `gathers`, it may run none and return no answer: after it has waited for the lock, it runs with the calls that arrived meanwhile.
-   * @param heldBackMs how long callers of the last group are waited for
+   * @param options.heldBackMs how long callers of the last group are waited for
+   * @param options.runJoined runs groups of several keys without waiting for a lock. Null for a group whose lock is taken, or that
+   *   must run alone for another reason: it had no effect.
    */
-  constructor(run: RunGroup<Call, Answer>, heldBackMs = HELD_BACK_MS) {
+  constructor(
+    run: RunGroup<Call, Answer>,
+    options: { readonly heldBackMs?: number; readonly runJoined?: RunJoined<Call, Answer> | null } = {},
+  ) {
     this.#run = run;
-    this.#heldBackMs = heldBackMs;
+    this.#heldBackMs = options.heldBackMs ?? HELD_BACK_MS;
+    const { runJoined = null } = options;
+    this.#joined = runJoined === null ? null : new JoinedGroups(runJoined, { callsMax: GROUP_MAX });
   }
 
   call(key: string, call: Call): Promise<Answer> {
@@ -35,7 +46,7 @@ export class GroupedCalls<Call, Answer> {
   async #runAll(key: string, queue: Queue<Call, Answer>): Promise<void> {
     this.#queues.set(key, queue);
     // The calls of this turn of the event loop form the first group.
-    await nextTurn();
+    if (this.#joined === null) await nextTurn();
     let settle = (): void => {};
     /** Since the last group that had to wait. */
     let freeGroups = FREE_GROUPS_MAX;
@@ -50,7 +61,7 @@ export class GroupedCalls<Call, Answer> {
         else await queue.has(expected, this.#heldBackMs);
         if (queue.length === 0) break;
       }
-      const running = this.#runOne(queue, key, expected === 0 || queue.length < expected);
+      const running = this.#runOne(queue, key, expected);
       // The database works on the next group while the callers of this one go on.
       await nextTurn();
       settle();
@@ -62,19 +73,19 @@ export class GroupedCalls<Call, Answer> {
     this.#queues.delete(key);
   }
 
-  /** @returns `settle` settles the calls */
-  async #runOne(queue: Queue<Call, Answer>, key: string, gathers: boolean): Promise<Ended> {
+  /** @param expected as above @returns `settle` settles the calls */
+  async #runOne(queue: Queue<Call, Answer>, key: string, expected: number): Promise<Ended> {
     const group: Waiting<Call, Answer>[] = [];
-    const run = (mayGather: boolean): Promise<GroupOutcome<Answer>> => {
-      group.push(...queue.take(GROUP_MAX - group.length));
-      return this.#run(
-        group.map(({ call }) => call),
-        key,
-        mayGather,
-      );
+    const take = (max: number): readonly Call[] => {
+      group.push(...queue.take(max - group.length));
+      return group.map(({ call }) => call);
     };
+    const run = (gathers: boolean): Promise<GroupOutcome<Answer>> => this.#run(take(GROUP_MAX), key, gathers);
     try {
-      const early = await run(gathers);
+      const early =
+        this.#joined !== null && expected === 0
+          ? await this.#joined.outcome({ key, take, alone: () => run(true) })
+          : await run(expected === 0 || queue.length < expected);
       const { answers } = early.answers.length > 0 ? early : await run(false);
       const settle = (): void => {
         for (const [at, { resolve, reject }] of group.entries()) {
@@ -98,6 +109,10 @@ export interface GroupOutcome<Answer> {
   readonly answers: readonly PromiseSettledResult<Answer>[];
   readonly hasWaited: boolean;
 }
+
+type RunJoined<Call, Answer> = (
+  groups: readonly JoinedGroup<Call>[],
+) => Promise<readonly (GroupOutcome<Answer> | null)[]>;
 
 type RunGroup<Call, Answer> = (calls: readonly Call[], key: string, gathers: boolean) => Promise<GroupOutcome<Answer>>;
 

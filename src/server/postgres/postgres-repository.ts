@@ -16,11 +16,13 @@ import {
   fileRow,
   folderRow,
   groupOutcome,
+  joinedOutcomes,
   resourceRow,
   type SqlLimits,
   type SqlNames,
   type SqlOutcome,
   type SqlResource,
+  type SqlTurn,
   sqlLimits,
   sqlNames,
   togetherOrApart,
@@ -34,8 +36,12 @@ export class PostgresRepository implements RepositoryRules {
   readonly #limits: SqlLimits;
   readonly #names: SqlNames;
   /** By account, which changes lock until their commit. */
-  readonly #creations = new GroupedCalls<Creation, ResourceId>((creations, uid, gathers) =>
-    this.#addTogether(creations, uid, gathers),
+  readonly #creations = new GroupedCalls<Creation, ResourceId>(
+    (creations, _uid, gathers) => this.#addTogether(creations, gathers ? 'free' : 'own'),
+    {
+      runJoined: (groups) =>
+        joinedOutcomes(groups, (creations) => this.#addEntries(creations, 'joined', false), createdOf),
+    },
   );
 
   constructor(deps: { postgres: Postgres; clock: Clock; rules: NameRules; pageMax: number; limits: HoldingLimits }) {
@@ -201,11 +207,17 @@ export class PostgresRepository implements RepositoryRules {
     return this.#creations.call(parent.uid, { caller, parent, name, mediaType, role, suffix: randomSuffix() });
   }
 
-  async #addTogether(creations: readonly Creation[], uid: string, gathers: boolean): Promise<GroupOutcome<ResourceId>> {
-    const group = [
+  async #addTogether(creations: readonly Creation[], turn: SqlTurn): Promise<GroupOutcome<ResourceId>> {
+    const rows = await togetherOrApart(creations.length, (apart) => this.#addEntries(creations, turn, apart));
+    return groupOutcome(rows, turn, createdOf);
+  }
+
+  #addEntries(creations: readonly Creation[], turn: SqlTurn, apart: boolean): Promise<SqlCreated[]> {
+    return this.#postgres.keptRows<SqlCreated>(
+      'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
       creations.map(({ caller }) => uidOf(caller)),
       creations.map(({ caller }) => tokenOf(caller)),
-      uid,
+      creations.map(({ parent }) => parent.uid),
       creations.map(({ parent }) => parent.local),
       creations.map(({ role }) => role === null),
       creations.map(({ name }) => name),
@@ -216,16 +228,9 @@ export class PostgresRepository implements RepositoryRules {
       this.#names,
       this.#clock.nowMs(),
       this.#limits,
-      gathers,
-    ];
-    const rows = await togetherOrApart(creations.length, (apart) =>
-      this.#postgres.keptRows<{ local: string } & SqlOutcome>(
-        'SELECT * FROM add_entries($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)',
-        ...group,
-        apart,
-      ),
+      turn,
+      apart,
     );
-    return groupOutcome(rows, ({ local }) => ({ uid, local }));
   }
 
   async #change(caller: string, id: ResourceId, isFile: boolean, change: FileChange): Promise<SqlResource> {
@@ -251,6 +256,12 @@ export class PostgresRepository implements RepositoryRules {
       this.#limits,
     );
   }
+}
+
+type SqlCreated = Pick<SqlResource, 'uid' | 'local'> & SqlOutcome;
+
+function createdOf({ uid, local }: SqlCreated): ResourceId {
+  return { uid, local };
 }
 
 interface Creation {

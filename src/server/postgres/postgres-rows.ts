@@ -4,6 +4,7 @@ import { notFound, Refusal } from '../refusal.ts';
 import type { NameRules } from '../repository.ts';
 import type { FileRow, FolderRow, ResourceRow, ShareRow, UserRow, VersionRow, WorkspaceRow } from '../rows.ts';
 import type { GroupOutcome } from './grouped-calls.ts';
+import type { JoinedGroup } from './joined-groups.ts';
 
 /** Rows as `pg` returns them, and the server's rows made of them. */
 
@@ -142,18 +143,51 @@ export async function togetherOrApart<Row>(calls: number, run: (apart: boolean) 
   }
 }
 
-/** No row: the group has waited until it may run. */
+/**
+ * How a group waits for the turn of its account: until the turn is its own, until it is free (then the group runs again), or not at
+ * all, as one of several groups in a statement.
+ */
+export type SqlTurn = 'own' | 'free' | 'joined';
+
+/**
+ * Runs groups of several accounts as one change, which a refusal of one call undoes.
+ * @returns null for a group that must run alone: it had no effect
+ */
+export async function joinedOutcomes<Call, Row extends SqlOutcome, Answer>(
+  groups: readonly JoinedGroup<Call>[],
+  run: (calls: readonly Call[]) => Promise<Row[]>,
+  answerOf: (row: Row) => Answer,
+): Promise<(GroupOutcome<Answer> | null)[]> {
+  let rows: Row[];
+  try {
+    rows = await run(groups.flatMap(({ calls }) => calls));
+  } catch (error) {
+    if (error instanceof Refusal && error.status < 500) return groups.map(() => null);
+    throw error;
+  }
+  let at = 0;
+  return groups.map(({ calls }) => {
+    const own = rows.slice(at, at + calls.length);
+    at += calls.length;
+    return own[0]?.has_waited === false ? groupOutcome(own, 'joined', answerOf) : null;
+  });
+}
+
+/** No answer: the group has waited until it may run. */
 export function groupOutcome<Row extends SqlOutcome, Answer>(
   rows: readonly Row[],
+  turn: SqlTurn,
   answerOf: (row: Row) => Answer,
 ): GroupOutcome<Answer> {
+  const hasWaited = rows[0]?.has_waited ?? true;
+  if (hasWaited && turn === 'free') return { answers: [], hasWaited };
   const answers = rows.map(
     (row): PromiseSettledResult<Answer> =>
       row.refusal === null
         ? { status: 'fulfilled', value: answerOf(row) }
         : { status: 'rejected', reason: new Refusal(row.refusal, row.message) },
   );
-  return { answers, hasWaited: rows[0]?.has_waited ?? true };
+  return { answers, hasWaited };
 }
 
 export interface SqlShare {

@@ -21,8 +21,10 @@ import type { Postgres } from './postgres.ts';
 import {
   checkId,
   groupOutcome,
+  joinedOutcomes,
   type SqlLimits,
   type SqlOutcome,
+  type SqlTurn,
   type SqlVersion,
   sqlLimits,
   togetherOrApart,
@@ -51,7 +53,7 @@ export class PostgresUploads implements UploadRules {
   readonly #kept: number | null;
   readonly #limits: SqlLimits;
   /** By account, which changes lock until their commit. */
-  readonly #saves = new GroupedCalls<Save, void>((saves, uid, gathers) => this.#saveTogether(saves, uid, gathers));
+  readonly #saves: GroupedCalls<Save, void>;
   /** Null for a session that has ended. */
   readonly #places = new BatchedCalls<Session, number | null>(async (sessions) => {
     const rows = await this.#postgres.keptRows<{ place: number | null }>(
@@ -93,6 +95,21 @@ export class PostgresUploads implements UploadRules {
     this.#renewedAfterMs = leaseMs / 3;
     this.#limits = sqlLimits(deps.limits);
     this.#kept = Number.isFinite(deps.versionsKept) ? deps.versionsKept : null;
+    this.#saves = new GroupedCalls<Save, void>(
+      (saves, _uid, gathers) => this.#saveTogether(saves, gathers ? 'free' : 'own'),
+      {
+        // A save that deletes old versions locks their blobs: in one account only, because of the order of locks.
+        runJoined:
+          this.#kept !== null
+            ? null
+            : (groups) =>
+                joinedOutcomes(
+                  groups,
+                  (saves) => this.#saveAll(saves, 'joined', false),
+                  () => undefined,
+                ),
+      },
+    );
   }
 
   /** Number of versions that this server receives. */
@@ -166,16 +183,22 @@ export class PostgresUploads implements UploadRules {
     const chunks: Uint8Array[] = [];
     const outcome = await exchange.receive(async (arrived) => void chunks.push(...arrived), SMALL_BYTES_MAX);
     checkWhole(outcome, exchange);
-    await this.#saves.call(id.uid, { session, local: id.local, place, createdMs, bytes: Buffer.concat(chunks) });
+    await this.#saves.call(id.uid, { session, id, place, createdMs, bytes: Buffer.concat(chunks) });
   }
 
-  async #saveTogether(saves: readonly Save[], uid: string, gathers: boolean): Promise<GroupOutcome<void>> {
-    const group = [
+  async #saveTogether(saves: readonly Save[], turn: SqlTurn): Promise<GroupOutcome<void>> {
+    const rows = await togetherOrApart(saves.length, (apart) => this.#saveAll(saves, turn, apart));
+    return groupOutcome(rows, turn, () => undefined);
+  }
+
+  #saveAll(saves: readonly Save[], turn: SqlTurn, apart: boolean): Promise<SqlOutcome[]> {
+    return this.#postgres.keptRows<SqlOutcome>(
+      'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)',
       saves.map(({ session }) => session.uid),
       saves.map(({ session }) => session.refreshToken),
       saves.map(({ session }) => session.signOuts),
-      uid,
-      saves.map(({ local }) => local),
+      saves.map(({ id }) => id.uid),
+      saves.map(({ id }) => id.local),
       saves.map(({ place }) => place),
       saves.map(() => randomSuffix()),
       saves.map(() => newObjectName()),
@@ -185,16 +208,9 @@ export class PostgresUploads implements UploadRules {
       this.#kept,
       this.#clock.nowMs(),
       this.#limits,
-      gathers,
-    ];
-    const rows = await togetherOrApart(saves.length, (apart) =>
-      this.#postgres.keptRows<SqlOutcome>(
-        'SELECT * FROM save_all($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)',
-        ...group,
-        apart,
-      ),
+      turn,
+      apart,
     );
-    return groupOutcome(rows, () => undefined);
   }
 
   async #saveLarge(session: Session, file: ResourceId, exchange: Exchange): Promise<void> {
@@ -370,7 +386,7 @@ export class PostgresUploads implements UploadRules {
 /** A whole version of few bytes. */
 interface Save {
   readonly session: Session;
-  readonly local: string;
+  readonly id: ResourceId;
   readonly place: number;
   readonly createdMs: number;
   readonly bytes: Uint8Array;

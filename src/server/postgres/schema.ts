@@ -9,7 +9,8 @@ import { VERSION_FUNCTIONS } from './version-functions.ts';
  * SQLSTATE `CF` and the HTTP status. Texts sort by their bytes, as in LMDB.
  *
  * Order of locks, against deadlocks (docs/adr/0046): the row of the account that changes, then blobs by name. A change locks one
- * account only, so changes of one account run in sequence. PostgreSQL ends one side of a deadlock, and that statement is repeated.
+ * account only, so changes of one account run in sequence. A statement for several accounts takes only locks that are free, and deletes
+ * nothing (docs/adr/0059). PostgreSQL ends one side of a deadlock, and that statement is repeated.
  */
 export const MIGRATIONS: readonly string[] = [
   `

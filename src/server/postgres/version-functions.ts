@@ -198,10 +198,11 @@ export const VERSION_FUNCTIONS = `
       content, the_sha256, kept, now_ms, limits);
   END $$;
 
-  -- A whole version of few bytes.
+  -- A whole version of few bytes. \`drops\`: as for add_entry.
   CREATE FUNCTION save(
     caller text, the_refresh_token text, the_sign_outs integer, the_uid text, the_file text, place bigint, suffix text,
-    the_blob text, the_created_ms bigint, content bytea, the_sha256 text, kept bigint, now_ms bigint, limits bigint[]
+    the_blob text, the_created_ms bigint, content bytea, the_sha256 text, kept bigint, now_ms bigint, limits bigint[],
+    drops boolean DEFAULT true
   ) RETURNS void LANGUAGE plpgsql AS $$
   DECLARE u users; r resources; size bigint := octet_length(content); more bigint := 0;
   BEGIN
@@ -214,7 +215,7 @@ export const VERSION_FUNCTIONS = `
     UPDATE users SET held_bytes = held_bytes + 1024 + size, usage_bytes = greatest(0, usage_bytes + more)
       WHERE uid = the_uid RETURNING * INTO u;
     IF spare_bytes(u, limits) < 0 THEN
-      PERFORM make_room(the_uid, room_of(caller, r), 1024 + size, limits);
+      PERFORM make_room(the_uid, CASE WHEN drops THEN room_of(caller, r) ELSE '' END, 1024 + size, limits);
       SELECT * INTO u FROM users WHERE uid = the_uid;
       IF spare_bytes(u, limits) < 0 THEN PERFORM refuse(413, 'Storage limit exceeded'); END IF;
     END IF;
@@ -228,24 +229,31 @@ export const VERSION_FUNCTIONS = `
     PERFORM keep_newest(the_uid, the_file, kept);
   END $$;
 
-  -- Several saves in one account and one commit. \`apart\`: as for add_entries.
+  -- Several saves in one commit, as add_entries.
   CREATE FUNCTION save_all(
-    callers text[], refresh_tokens text[], all_sign_outs integer[], the_uid text, files text[], places bigint[],
+    callers text[], refresh_tokens text[], all_sign_outs integer[], uids text[], files text[], places bigint[],
     suffixes text[], new_blobs text[], all_created_ms bigint[], contents bytea[], hashes text[], kept bigint, now_ms bigint,
-    limits bigint[], gathers boolean, apart boolean
+    limits bigint[], turn text, apart boolean
   ) RETURNS TABLE (refusal integer, message text, has_waited boolean) LANGUAGE plpgsql AS $$
+  DECLARE uid text;
   BEGIN
-    has_waited := take_turn(the_uid, gathers);
-    IF has_waited AND gathers THEN RETURN; END IF;
     FOR i IN 1..cardinality(callers) LOOP
+      IF uid IS DISTINCT FROM uids[i] THEN
+        uid := uids[i];
+        has_waited := take_turn(uid, turn);
+      END IF;
+      IF has_waited AND turn <> 'own' THEN
+        RETURN NEXT;
+        CONTINUE;
+      END IF;
       IF NOT apart THEN
-        PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], the_uid, files[i], places[i], suffixes[i],
-          new_blobs[i], all_created_ms[i], contents[i], hashes[i], kept, now_ms, limits);
+        PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], uids[i], files[i], places[i], suffixes[i],
+          new_blobs[i], all_created_ms[i], contents[i], hashes[i], kept, now_ms, limits, turn <> 'joined');
         RETURN NEXT;
         CONTINUE;
       END IF;
       BEGIN
-        PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], the_uid, files[i], places[i], suffixes[i],
+        PERFORM save(callers[i], refresh_tokens[i], all_sign_outs[i], uids[i], files[i], places[i], suffixes[i],
           new_blobs[i], all_created_ms[i], contents[i], hashes[i], kept, now_ms, limits);
         refusal := NULL;
         message := NULL;

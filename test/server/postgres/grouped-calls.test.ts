@@ -22,7 +22,7 @@ function grouped(heldBackMs = NEVER_MS): { readonly calls: GroupedCalls<string, 
         const end = (outcome = {}): void => resolve({ answers, hasWaited: false, ...outcome });
         groups.push({ calls: given, gathers, end, fail: reject });
       }),
-    heldBackMs,
+    { heldBackMs },
   );
   return { calls, groups };
 }

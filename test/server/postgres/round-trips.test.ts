@@ -6,7 +6,7 @@ import { DirectoryStore } from '../../../src/server/directory-store.ts';
 import { Postgres } from '../../../src/server/postgres/postgres.ts';
 import { ReferenceServer } from '../../../src/server/reference-server.ts';
 import { titled } from '../../harness/requirement.ts';
-import { signUp, type TestUser } from '../raw-client.ts';
+import { signUpAt, type TestUser } from '../raw-client.ts';
 import { until } from '../until.ts';
 import { DatabaseProxy } from './database-proxy.ts';
 import { missingPostgres, PostgresServer } from './postgres-server.ts';
@@ -21,6 +21,7 @@ describe.skipIf(missing !== null)(titled('round trips to the database', missing)
   let url: string;
   let proxy: DatabaseProxy;
   let server: ReferenceServer;
+  let origin: string;
   let user: TestUser;
   let top: string;
 
@@ -35,8 +36,8 @@ describe.skipIf(missing !== null)(titled('round trips to the database', missing)
       objects: new DirectoryStore(join(directory, 'objects')),
       database: { url: carried.url, partBytes: 32 * 1024 },
     });
-    const origin = `http://127.0.0.1:${server.port}`;
-    user = await signUp({ origin, administration: server.administration } as ReferenceServer, 'a@example.com');
+    origin = `http://127.0.0.1:${server.port}`;
+    user = await signUpAt(origin, server.administration, 'a@example.com');
     top = `/folder/:sc:${user.uid}:2`;
   }, 60_000);
 
@@ -76,12 +77,32 @@ describe.skipIf(missing !== null)(titled('round trips to the database', missing)
     }
   });
 
+  test('saves of several accounts at the same time share commits, each with its own outcome', async () => {
+    const users = await Promise.all(
+      Array.from({ length: 16 }, (_, nth) => signUpAt(origin, server.administration, `many${nth}@example.com`)),
+    );
+    const files = await Promise.all(
+      users.map(async ({ client, uid }) => new URL(await client.createFile(`/folder/:sc:${uid}:2`, 'file')).pathname),
+    );
+    const saveAll = (data: string) =>
+      Promise.all(users.map(({ client }, nth) => client.send('PUT', `${files[nth]}/data`, { body: `${data} ${nth}` })));
+    proxy.counted = { text: 'save_all', statements: 0 };
+    expect((await saveAll('first')).map(({ status }) => status)).toEqual(users.map(() => 204));
+    expect(proxy.counted.statements).toBeLessThan(users.length);
+    await users[5]?.client.send('DELETE', files[5] ?? '');
+    expect((await saveAll('second')).map(({ status }) => status)).toEqual(
+      users.map((_, nth) => (nth === 5 ? 404 : 204)),
+    );
+    for (const [nth, { client }] of users.entries())
+      if (nth !== 5) expect((await client.get(`${files[nth]}/data`)).text).toBe(`second ${nth}`);
+  });
+
   test('a save that finds the turn of its account taken is sent again when it is free', async () => {
     const file = await newFile();
     const other = await Postgres.open(url, { connectionsMax: 1 });
     const isWaiting = 'SELECT FROM pg_locks WHERE locktype = $1 AND NOT granted';
     await other.rows('BEGIN');
-    await other.rows('SELECT take_turn($1, false)', user.uid);
+    await other.rows("SELECT take_turn($1, 'own')", user.uid);
     proxy.counted = { text: 'save_all', statements: 0 };
     const saved = save(file, 'data');
     await until(async () => (await other.row(isWaiting, 'advisory')) !== undefined);

@@ -102,7 +102,7 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
 
   test('creations that arrive while another server has the turn of their account share the next commit', async () => {
     const parent = await newFolder('p');
-    await first.rows('SELECT take_turn($1, false)', account.uid);
+    await first.rows("SELECT take_turn($1, 'own')", account.uid);
     const early = newFile(parent, 'early');
     await until(isWaiting);
     // A group has one time.
@@ -119,7 +119,7 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
     const parent = await newFolder('p');
     await first.rows('SELECT lock_account($1)', account.uid);
     await first.rows('SAVEPOINT before_turn');
-    await first.rows('SELECT take_turn($1, false)', account.uid);
+    await first.rows("SELECT take_turn($1, 'own')", account.uid);
     const early = newFile(parent, 'early');
     await until(isWaiting);
     await first.rows('ROLLBACK TO before_turn');
@@ -140,8 +140,8 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
   test('a group reports whether it waited for the turn of its account', async () => {
     const addOne = (postgres: Postgres, name: string): Promise<{ has_waited: boolean }> =>
       postgres.one(
-        `SELECT has_waited FROM add_entries(ARRAY[$1], ARRAY[NULL], $1, ARRAY['2'], ARRAY[true], ARRAY[$2], ARRAY[$2],
-          ARRAY['text/plain'], ARRAY[NULL], ARRAY['1'], 'any', 0, '{1000000,1000,10,16777216}', false, true)`,
+        `SELECT has_waited FROM add_entries(ARRAY[$1], ARRAY[NULL], ARRAY[$1], ARRAY['2'], ARRAY[true], ARRAY[$2], ARRAY[$2],
+          ARRAY['text/plain'], ARRAY[NULL], ARRAY['1'], 'any', 0, '{1000000,1000,10,16777216}', 'own', true)`,
         account.uid,
         name,
       );
@@ -150,6 +150,62 @@ describe.skipIf(missing !== null)(titled('simultaneous changes in PostgreSQL', m
     await until(isWaiting);
     await first.rows('COMMIT');
     expect(await second).toEqual({ has_waited: true });
+  });
+
+  const createIn = (owner: Account, name: string): Promise<unknown> =>
+    backEnd.rules.repository.createFile(owner.uid, owner.at('2'), name, 'text/plain');
+  /** The number of commits that created the files with this name. */
+  const commitsOf = async (name: string): Promise<number> => {
+    const text = 'SELECT count(DISTINCT xmin::text) AS count FROM resources WHERE name = $1';
+    return (await observer.one<{ count: number }>(text, name)).count;
+  };
+
+  test('creations of several accounts at the same time share a commit', async () => {
+    const others = [await newAccount(backEnd), await newAccount(backEnd)];
+    await Promise.all([account, ...others].map((owner) => createIn(owner, 'joined')));
+    expect(await commitsOf('joined')).toBe(1);
+  });
+
+  test('a creation in an account that is locked does not hold up those of other accounts', async () => {
+    const others = [await newAccount(backEnd), await newAccount(backEnd)];
+    await first.rows('SELECT lock_account($1)', account.uid);
+    const waiting = createIn(account, 'beside a locked one');
+    await Promise.all(others.map((owner) => createIn(owner, 'beside a locked one')));
+    expect(await commitsOf('beside a locked one')).toBe(1);
+    expect(await afterFirst(waiting)).toBe('done');
+    expect(await commitsOf('beside a locked one')).toBe(2);
+  });
+
+  test('a refused creation does not affect those of other accounts', async () => {
+    const others = [await newAccount(backEnd), await newAccount(backEnd)];
+    await createIn(account, 'once');
+    const outcomes = [account, ...others].map((owner) => outcome(createIn(owner, 'once')));
+    expect(await Promise.all(outcomes)).toEqual([409, 'done', 'done']);
+  });
+
+  test('a statement for several accounts drops no old versions, and refuses what needs their room', async () => {
+    const other = await newAccount(backEnd);
+    const limits = '{1000000,1000,0,4000}';
+    const file = await newFile(account.at('2'), 'file');
+    const versions = 'SELECT count(*) FROM versions WHERE uid = $1';
+    for (const place of [1, 2])
+      await observer.rows(
+        `SELECT save($1, NULL, 0, $1, $2, $3, 'x', gen_random_uuid()::text, 0, '', '', NULL, 0, '{1000000,1000,10,16777216}')`,
+        account.uid,
+        file.local,
+        place,
+      );
+    const add = (turn: string): Promise<unknown> =>
+      observer.rows(
+        `SELECT * FROM add_entries(ARRAY[$1, $2], ARRAY[NULL, NULL], ARRAY[$1, $2], ARRAY['2', '2'], ARRAY[true, true], ARRAY['a', 'a'],
+          ARRAY['a', 'a'], ARRAY['text/plain', 'text/plain'], ARRAY[NULL, NULL], ARRAY['1', '1'], 'any', 0, '${limits}', $3, false)`,
+        ...[account.uid, other.uid].sort(),
+        turn,
+      );
+    expect(await outcome(add('joined'))).toBe(413);
+    expect(await observer.one(versions, account.uid)).toEqual({ count: 2 });
+    expect(await outcome(add('own'))).toBe('done');
+    expect(await observer.one(versions, account.uid)).toEqual({ count: 1 });
   });
 
   test('a second creation at the top level waits for the first', async () => {
