@@ -149,9 +149,13 @@ class MountingWorker implements MountService {
     return { directory: mounted.directory, device: mounted.device, descriptor, doesResend };
   }
 
+  get #isContinued(): boolean {
+    return this.#keeper !== null && this.#keeper.generation > 0;
+  }
+
   async begin(): Promise<void> {
     // To load a few hundred unpushed changes takes 50 ms, in which no program is answered.
-    if ((this.#keeper?.generation ?? 0) > 0) await this.#mounted?.requestsDrained();
+    if (this.#isContinued) await this.#mounted?.requestsDrained();
     this.#begin();
   }
 
@@ -160,7 +164,7 @@ class MountingWorker implements MountService {
     this.#hasBegun = true;
     this.#handlesKnown();
     const { sync, pins } = this.#built;
-    sync.start();
+    sync.start(this.#isContinued);
     if (sync.paused === null) pins.start();
   }
 

@@ -63,16 +63,22 @@ export class PushScheduler {
     });
   }
 
-  /** Starts with all dirty nodes and the owners of open intents. The next turns read their records. */
-  load(): void {
+  /**
+   * Starts with all dirty nodes and the owners of open intents. The next turns read their records.
+   *
+   * @param isContinued an earlier process died, and programs have not noticed: a save may be half done, so that the nodes settle first
+   */
+  load(isContinued: boolean): void {
     const { intents, store } = this.#deps;
-    for (const { owner } of intents.open()) this.#load(owner);
-    for (const [ino] of store.all('dirty')) this.#load(ino);
-  }
-
-  #load(ino: Inode): void {
-    this.#stale.add(ino);
-    this.#todo.add(ino);
+    for (const [ino] of store.all('dirty')) {
+      this.#stale.add(ino);
+      if (isContinued) this.#due.settles(ino);
+      else this.#todo.add(ino);
+    }
+    for (const { owner } of intents.open()) {
+      this.#stale.add(owner);
+      this.#todo.add(owner);
+    }
   }
 
   /** A user changed the node: its settle delay starts again. Cheap, because operations call it. */

@@ -43,6 +43,13 @@ export class RetrySchedule {
     this.arm(nowMs + this.#settleMs);
   }
 
+  /** The node begins its settle delay without a change. */
+  settles(ino: Inode): void {
+    const dueMs = this.#clock.elapsedMs() + this.#settleMs;
+    this.#settling.set(ino, dueMs);
+    this.arm(dueMs);
+  }
+
   delay(ino: Inode, untilMs: number): void {
     this.#delayed.set(ino, untilMs);
     this.arm(untilMs);

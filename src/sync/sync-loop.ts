@@ -94,11 +94,11 @@ export class SyncLoop {
     this.#reporter = new SyncReporter({ ...deps, scheduler, pushing });
   }
 
-  /** Continues with tables `intent` and `dirty`. */
-  start(): void {
+  /** Continues with tables `intent` and `dirty`. `isContinued`: as in `PushScheduler.load`. */
+  start(isContinued = false): void {
     if (this.#state !== 'new') throw new Error('a sync is started once');
     this.#state = 'running';
-    this.#scheduler.load();
+    this.#scheduler.load(isContinued);
     this.#pause.start();
     this.#backgroundWork.soon();
     this.#wake();

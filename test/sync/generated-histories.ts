@@ -21,7 +21,7 @@ export type Step =
   | { readonly do: 'rename' | 'exchange'; readonly at: number; readonly to: number; readonly name: number }
   | { readonly do: 'wait'; readonly ms: number }
   | { readonly do: 'answer' | 'lose-request' | 'lose-reply' | 'cut' | 'refuse'; readonly which: number }
-  | { readonly do: 'restart'; readonly took: boolean }
+  | { readonly do: 'restart'; readonly took: boolean; readonly isContinued?: boolean }
   | { readonly do: 'open' | 'close' | 'write-open' | 'discard' | 'retry'; readonly at: number }
   | { readonly do: 'list'; readonly at: number }
   | { readonly do: 'foreign'; readonly what: number; readonly at: number; readonly to: number; readonly name: number }
@@ -48,7 +48,10 @@ export const step: fc.Arbitrary<Step> = fc.oneof(
       which: fc.nat(7),
     }),
   },
-  { weight: 1, arbitrary: fc.record({ do: fc.constant('restart' as const), took: fc.boolean() }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ do: fc.constant('restart' as const), took: fc.boolean(), isContinued: fc.boolean() }),
+  },
   {
     weight: 2,
     arbitrary: fc.record({
@@ -291,7 +294,7 @@ export class Run {
           world.clock.advance(step.ms);
           return '';
         case 'restart':
-          world.restart({ type: step.took ? 'lose-reply' : 'lose-request' });
+          world.restart({ type: step.took ? 'lose-reply' : 'lose-request' }, step.isContinued ?? false);
           return '';
         case 'open': {
           const path = this.#any(step.at);

@@ -51,7 +51,7 @@ export class SyncWorld {
     this.#options = options;
     this.service = service;
     Tree.createRoot(this.store, this.clock, { resource: MODEL_ROOT, uid: 1, gid: 1 });
-    const { health, intents, fence, tree, sync } = this.#start();
+    const { health, intents, fence, tree, sync } = this.#start(false);
     this.health = health;
     this.intents = intents;
     this.fence = fence;
@@ -59,12 +59,12 @@ export class SyncWorld {
     this.sync = sync;
   }
 
-  /** As after SIGKILL: what was on its way stays where it was, and nobody hears of it. */
-  restart(underWay: Fate = { type: 'lose-reply' }): void {
+  /** As after SIGKILL: what was on its way stays where it was, and nobody hears of it. `isContinued`: programs do not notice. */
+  restart(underWay: Fate = { type: 'lose-reply' }, isContinued = false): void {
     const lost = this.service.pending.splice(0);
     void this.sync.stop();
     for (const request of lost) request.settle(underWay);
-    const { health, intents, fence, tree, sync } = this.#start();
+    const { health, intents, fence, tree, sync } = this.#start(isContinued);
     this.health = health;
     this.intents = intents;
     this.fence = fence;
@@ -72,7 +72,13 @@ export class SyncWorld {
     this.sync = sync;
   }
 
-  #start(): { health: ServiceHealth; intents: Intents; fence: ListingFence; tree: Tree; sync: SyncLoop } {
+  #start(isContinued: boolean): {
+    health: ServiceHealth;
+    intents: Intents;
+    fence: ListingFence;
+    tree: Tree;
+    sync: SyncLoop;
+  } {
     const { store, contents, clock, names, service } = this;
     const intents = new Intents(store);
     const fence = new ListingFence({ store, intents });
@@ -111,7 +117,7 @@ export class SyncWorld {
       },
     });
     changes.on('local', (ino) => sync.changed(ino));
-    sync.start();
+    sync.start(isContinued);
     return { health, intents, fence, tree, sync };
   }
 
