@@ -54,22 +54,23 @@ test('a group that no other one joins runs alone', async () => {
   expect(statements).toEqual([]);
 });
 
-test('groups that are ready while a statement runs share the next one', async () => {
+test('groups that are ready while a statement runs share the next one with those of its callers', async () => {
   const { run, statements, keys } = joined();
   const first = Promise.all([run('a'), run('b')]);
   await turns();
-  const second = Promise.all([run('c'), run('d')]);
+  const second = run('c');
   await turns();
   expect(keys()).toEqual([['a', 'b']]);
   statements[0]?.end();
   await first;
+  const again = Promise.all([second, run('a'), run('b')]);
   await turns();
   expect(keys()).toEqual([
     ['a', 'b'],
-    ['c', 'd'],
+    ['a', 'b', 'c'],
   ]);
   statements[1]?.end();
-  await second;
+  await again;
 });
 
 test('a statement that hangs holds up only its own groups', async () => {
