@@ -14,7 +14,10 @@ export class BatchedCalls<Call, Answer> {
   #expected = 1;
   #onGathered = (): void => {};
 
-  /** @param run returns one answer per call, in their order. If it rejects, every call of the batch rejects with that error. */
+  /**
+   * @param run returns one answer per call, in their order. If it rejects, every call of the batch rejects with that error.
+   * @param waitMsMax 0: a batch waits only for the calls of its turn of the event loop
+   */
   constructor(run: (calls: readonly Call[]) => Promise<readonly Answer[]>, waitMsMax = WAIT_MS_MAX) {
     this.#run = run;
     this.#waitMsMax = waitMsMax;
@@ -33,7 +36,7 @@ export class BatchedCalls<Call, Answer> {
   }
 
   async #runNext(): Promise<void> {
-    if (!this.#isGathered) await this.#gathered();
+    if (this.#waitMsMax > 0 && !this.#isGathered) await this.#gathered();
     // The calls of this turn of the event loop belong to it.
     await nextTurn();
     const batch = this.#next;

@@ -23,9 +23,10 @@ export class PostgresAccounts implements AccountRules {
   readonly #accessTokenMs: number;
   readonly #acceptAnyKeys: boolean;
   readonly #signIn: SignIn;
-  /** By the hash of an access token. */
-  readonly #sessions = new BatchedCalls<string, SqlSession>((tokens) =>
-    this.#postgres.keptRows<SqlSession>('SELECT * FROM sessions($1, $2)', tokens, this.#clock.nowMs()),
+  /** By the hash of an access token. Listings and downloads are to wait for no other request. */
+  readonly #sessions = new BatchedCalls<string, SqlSession>(
+    (tokens) => this.#postgres.keptRows<SqlSession>('SELECT * FROM sessions($1, $2)', tokens, this.#clock.nowMs()),
+    0,
   );
 
   /**

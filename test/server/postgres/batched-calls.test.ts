@@ -93,6 +93,22 @@ test('a batch runs without callers that do not come, and the next one does not w
   expect(await again).toBe('D');
 });
 
+test('without a time to wait, a batch does not wait for the last one', async () => {
+  const { batches, ends, both } = batched(0);
+  const first = both('a', 'b');
+  await turns();
+  const second = both('c', 'd');
+  await turns();
+  expect(batches).toEqual([
+    ['a', 'b'],
+    ['c', 'd'],
+  ]);
+  ends[1]?.();
+  expect(await second).toEqual(['C', 'D']);
+  ends[0]?.();
+  expect(await first).toEqual(['A', 'B']);
+});
+
 test('a batch that fails rejects all its calls, and no others', async () => {
   let isFirst = true;
   const calls = new BatchedCalls<string, string>(async (given) => {
