@@ -57,7 +57,7 @@ const { output } = await bundle.write({
   intro: `const placeInDist = (path) => require('node:url').pathToFileURL(require('node:path').join(__dirname, '..', path)).href;`,
 });
 
-for (const name of readdirSync(programs)) if (name.endsWith('.cjs')) writeInAscii(programs + name);
+for (const name of readdirSync(programs)) if (name.endsWith('.cjs')) finish(programs + name);
 for (const part of output) if (part.type === 'chunk') notePackages(part.moduleIds);
 const licences = [...packages].sort().flatMap((path) => licencesOf(root, path));
 writeFileSync(`${root}dist/mount/licences.txt`, `The .cjs files contain these packages.\n${licences.join('')}`);
@@ -84,7 +84,7 @@ async function bundleInto(file, input, banner = '') {
       `require("node:module").createRequire(require.resolve("${by}"))("${name}")`,
     );
   writeFileSync(file, source);
-  writeInAscii(file);
+  finish(file);
 }
 
 /** @param {readonly string[]} modules */
@@ -96,15 +96,15 @@ function notePackages(modules) {
 }
 
 /**
- * V8 keeps a source in two bytes for each character if one of them is not in Latin-1. They are all in strings and patterns.
+ * - V8 keeps a source in two bytes for each character if one of them is not in Latin-1. They are all in strings and patterns.
+ * - The bundler loads a module of Node even if nothing of it is left in the bundle: `cfs status` loaded `node:crypto`.
  * @param {string} file
  */
-function writeInAscii(file) {
-  const escaped = readFileSync(file, 'utf8').replace(
-    /[^\0-\x7f]/g,
-    (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`,
-  );
-  writeFileSync(file, escaped);
+function finish(file) {
+  const source = readFileSync(file, 'utf8')
+    .replace(/[^\0-\x7f]/g, (unit) => `\\u${unit.charCodeAt(0).toString(16).padStart(4, '0')}`)
+    .replace(/^require\("node:[a-z_/]+"\);$/gm, ''); // lines stay what they are
+  writeFileSync(file, source);
 }
 
 /**

@@ -1,3 +1,4 @@
+import { accessSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { errorOfRecord } from '../base/errors.ts';
@@ -105,6 +106,7 @@ function isEnd({ code }: NodeJS.ErrnoException): boolean {
 async function connectTo(socketPath: string): Promise<Socket> {
   let release = (): void => {};
   try {
+    accessSync(socketPath); // costs a hundredth of a refused connection, and a start asks for two
     const address = socketAddress(socketPath);
     release = address.release;
     return await new Promise((resolve, reject) => {

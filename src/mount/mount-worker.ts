@@ -188,12 +188,13 @@ class MountingWorker implements MountService {
     this.#built.quota.learn({ limitBytes, usedBytes });
   }
 
+  // While the store is being opened, no operation waits for the service. An error would cost V8 a search for all line ends of the bundle.
   async reachable(): Promise<void> {
-    this.#built.health.reachable();
+    this.#parts?.health.reachable();
   }
 
   async unreachable(): Promise<void> {
-    this.#built.health.unanswered(new TransportError('the service does not answer'));
+    this.#parts?.health.unanswered(new TransportError('the service does not answer'));
   }
 
   get #built(): MountParts {

@@ -1,6 +1,6 @@
 import { getEventListeners } from 'node:events';
 import { chmodSync, existsSync, mkdirSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
-import { connect, createServer, type Socket } from 'node:net';
+import { connect, createServer, Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -213,6 +213,15 @@ test('a handler gets the parameters that the types promise, and each of them', a
 
 test('without a mount the caller is told so', async () => {
   await expect(callControl(join(directory, 'none', 'control.sock'), 'status', {})).rejects.toThrow(NoMountError);
+});
+
+test('a socket that does not exist costs no connection', async () => {
+  const connecting = vi.spyOn(Socket.prototype, 'connect');
+  const calling = callControl(join(directory, 'absent.sock'), 'status', {});
+
+  await expect(calling).rejects.toMatchObject({ name: 'NoMountError', code: 'ENOENT' });
+  expect(connecting).not.toHaveBeenCalled();
+  connecting.mockRestore();
 });
 
 test('a socket directory that cannot be a directory is refused', async () => {

@@ -127,6 +127,15 @@ test('a mount loads no TLS and no HTTP/2 before it needs them', () => {
   for (const module of ['tls', 'http2', 'https']) expect(loaded).not.toContain(`NativeModule ${module}`);
 });
 
+test('no bundle loads a module of Node without using it', () => {
+  const bundles = [DIST, join(DIST, '../cli/')].flatMap((folder) =>
+    readdirSync(folder).flatMap((name) => (name.endsWith('.cjs') ? [join(folder, name)] : [])),
+  );
+
+  expect(bundles.length).toBeGreaterThan(20);
+  expect(bundles.filter((path) => /^require\("node:/m.test(readFileSync(path, 'latin1')))).toEqual([]);
+});
+
 test('the Worker loads native halves and ordered-binary from packages, and no other code', () => {
   const hook = join(directory, 'hook.cjs');
   writeFileSync(hook, `process.on('exit', () => console.log(JSON.stringify(Object.keys(require.cache))));`);
