@@ -20,6 +20,8 @@ const shared = {
 const packages = new Set();
 /** Packages outside of the bundles of both threads, and the package of ours through which each is found: this one has an `eval` with names of its module. */
 const OUTSIDE = { 'ordered-binary': 'lmdb' };
+/** Modules of Node that a start of a mount does not need: a bundle of a thread loads them with their first use. */
+const LATE = ['child_process', 'crypto', 'dns', 'readline', 'tty'];
 /** Packages that every command loads. */
 const INSIDE_PROGRAMS = ['commander', 'smol-toml'];
 /** @type {import('rolldown').OutputOptions} */
@@ -83,8 +85,18 @@ async function bundleInto(file, input, banner = '') {
       `require("${name}")`,
       `require("node:module").createRequire(require.resolve("${by}"))("${name}")`,
     );
+  for (const name of LATE) source = loadedLate(source, name);
   writeFileSync(file, source);
   finish(file);
+}
+
+/** @param {string} source @param {string} name */
+function loadedLate(source, name) {
+  const late = source
+    .replace(`let node_${name} = require("node:${name}");`, '')
+    .replaceAll(`node_${name}.`, `require("node:${name}").`);
+  if (late.includes(`node_${name}`)) throw new Error(`node:${name} is used in another way than by its members`);
+  return late;
 }
 
 /** @param {readonly string[]} modules */
@@ -123,6 +135,11 @@ function loadedInPlace(code, id) {
     // For transports, of which we use none. It makes V8 look for the lines of the whole bundle.
     return {
       code: replaced(code, 'normalize(instance, caller(), ...args)', 'normalize(instance, [], ...args)', id),
+      map: null,
+    };
+  if (id.endsWith('/sonic-boom/index.js') || id.endsWith('/thread-stream/index.js'))
+    return {
+      code: replaced(code, "= require('assert')", "= (...words) => require('assert')(...words)", id),
       map: null,
     };
   if (id.includes('/node_modules/lmdb/')) {

@@ -127,6 +127,22 @@ test('a mount loads no TLS and no HTTP/2 before it needs them', () => {
   for (const module of ['tls', 'http2', 'https']) expect(loaded).not.toContain(`NativeModule ${module}`);
 });
 
+test('modules of Node that a start does not need are not loaded', () => {
+  const hook = join(directory, 'hook.cjs');
+  writeFileSync(hook, `process.on('exit', () => console.log(JSON.stringify(process.moduleLoadList)));`);
+  const { stdout } = spawnSync(process.execPath, ['--require', hook, join(DIST, 'mount-worker.cjs')], {
+    env: { PATH: process.env.PATH, HOME: directory },
+    encoding: 'utf8',
+    timeout: 60_000,
+  });
+
+  const ofWorker = JSON.parse(stdout) as string[];
+  expect(ofWorker).toContain('NativeModule zlib');
+  for (const module of ['assert', 'child_process', 'crypto']) expect(ofWorker).not.toContain(`NativeModule ${module}`);
+  const { loaded } = modulesOfNode();
+  for (const module of ['dns', 'readline']) expect(loaded).not.toContain(`NativeModule ${module}`);
+});
+
 test('no bundle loads a module of Node without using it', () => {
   const bundles = [DIST, join(DIST, '../cli/')].flatMap((folder) =>
     readdirSync(folder).flatMap((name) => (name.endsWith('.cjs') ? [join(folder, name)] : [])),
