@@ -143,8 +143,9 @@ export class NodeView {
 
   /** The node lost its last name: handles and the kernel may use it until they release it. */
   orphan(node: NodeRecord): void {
-    const unflushed = this.#files.get(node.ino)?.unflushed ?? {};
-    const local = { ...(node as VisibleNode).local, ...unflushed, ctime: this.now() };
+    const unflushed = this.#files.get(node.ino)?.unflushed ?? null;
+    const last = (node as VisibleNode).local;
+    const local = unflushed === null ? { ...last, ctime: this.now() } : { ...last, ...unflushed, ctime: this.now() };
     const orphan = { ...node, local };
     this.#keep(orphan);
     this.#files.orphan(orphan);

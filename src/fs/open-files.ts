@@ -26,6 +26,11 @@ export class OpenFiles {
   readonly #current = new Map<Inode, Entry>();
   /** Every file in use, detached ones too, by object. */
   readonly #entries = new Map<OpenFile, Entry>();
+  /**
+   * Files that lost their last name while nothing had them open and no bytes of them were here: there is nothing to hold until an open makes an
+   * entry, or the kernel forgets the inode. Nearly every file of `rm -r` is one.
+   */
+  readonly #unheld = new Map<Inode, NodeRecord>();
 
   constructor(deps: OpenFilesDeps) {
     this.#deps = deps;
@@ -76,7 +81,7 @@ export class OpenFiles {
 
   /** A handle of a file without a name, which was orphaned before. */
   #resumeNameless(ino: Inode, access: 'read' | 'write', content: ContentId | null): OpenFile | null {
-    const entry = this.#current.get(ino);
+    const entry = this.#unheld.has(ino) ? this.#entry(ino) : this.#current.get(ino);
     if (entry?.nameless == null) return null;
     const { file, nameless } = entry;
     if (content !== null && content !== file.content) {
@@ -162,8 +167,7 @@ export class OpenFiles {
 
   /** Whether open handles read another version than a new handle would. */
   hasDetached(ino: Inode): boolean {
-    for (const _ of this.#detached(ino)) return true;
-    return false;
+    return this.#detached(ino).length > 0;
   }
 
   /**
@@ -192,7 +196,9 @@ export class OpenFiles {
    * deletion, and nothing else keeps the bytes.
    */
   orphan(node: NodeRecord): void {
-    if (node.kind === 'file') {
+    if (node.kind === 'file' && node.local?.content == null && !this.#current.has(node.ino)) {
+      this.#unheld.set(node.ino, node);
+    } else if (node.kind === 'file') {
       const entry = this.#entry(node.ino);
       entry.nameless = node;
       entry.file.orphan(node);
@@ -211,6 +217,7 @@ export class OpenFiles {
 
   /** The kernel forgot the inode: no new open can follow. */
   forget(ino: Inode): void {
+    this.#unheld.delete(ino);
     const entry = this.#current.get(ino);
     if (entry === undefined || entry.nameless === null) return;
     entry.nameless = null;
@@ -222,12 +229,16 @@ export class OpenFiles {
   }
 
   #entry(ino: Inode): Entry {
-    let entry = this.#current.get(ino);
-    if (entry === undefined) {
-      entry = { ino, file: new OpenFile(this.#deps, ino), users: 0, writers: 0, changers: 0, nameless: null };
-      this.#current.set(ino, entry);
-      this.#entries.set(entry.file, entry);
-      this.#inUse.add(entry);
+    const known = this.#current.get(ino);
+    if (known !== undefined) return known;
+    const nameless = this.#unheld.get(ino) ?? null;
+    const entry: Entry = { ino, file: new OpenFile(this.#deps, ino), users: 0, writers: 0, changers: 0, nameless };
+    this.#current.set(ino, entry);
+    this.#entries.set(entry.file, entry);
+    this.#inUse.add(entry);
+    if (nameless !== null) {
+      this.#unheld.delete(ino);
+      entry.file.orphan(nameless);
     }
     return entry;
   }
@@ -240,9 +251,11 @@ export class OpenFiles {
     file.close();
   }
 
-  *#detached(ino: Inode): Iterable<Entry> {
-    if (this.#entries.size === this.#current.size) return; // nearly always
+  #detached(ino: Inode): readonly Entry[] {
+    if (this.#entries.size === this.#current.size) return NONE; // nearly always
     const current = this.#current.get(ino);
-    for (const entry of this.#entries.values()) if (entry.file.ino === ino && entry !== current) yield entry;
+    return [...this.#entries.values()].filter((entry) => entry.ino === ino && entry !== current);
   }
 }
+
+const NONE: readonly Entry[] = [];

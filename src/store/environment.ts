@@ -18,6 +18,7 @@ import { OwnerLock } from './owner-lock.ts';
 import { RecentReads } from './recent-reads.ts';
 import { encodeValue } from './record-codec.ts';
 import { decodeRows, encodedRowsBytes, encodeRows } from './record-payload.ts';
+import { isTombstone, namesIn, newestNode } from './record-rows.ts';
 import { behindKey, decodeKey, encodeKey } from './row-key.ts';
 import { SCHEMA_VERSION } from './schema-version.ts';
 import { StartRoom } from './start-room.ts';
@@ -435,7 +436,8 @@ export class Store implements StoreWriter {
   /** The row is in LMDB: the overlay drops it. */
   #inIndex(row: Row): void {
     const wasNewest = this.#overlay.drop(row);
-    if (wasNewest && row.value !== undefined) this.#decoded[row.table]?.written(row.key as number, row.value as object);
+    if (wasNewest && row.value !== undefined && !isTombstone(row))
+      this.#decoded[row.table]?.written(row.key as number, row.value as object);
   }
 
   #read<T extends TableName>(table: T, key: Tables[T]['key']): Tables[T]['value'] | undefined {
@@ -459,17 +461,6 @@ async function syncNames(directory: string, top: string, disk: Disk): Promise<vo
     await disk.syncDirectory(at);
     if (at === end || at === dirname(at)) return;
   }
-}
-
-/** The highest inode with a record among the rows: inodes count upwards, so that a new one is the highest. 0 without any. */
-function newestNode(rows: readonly Row[]): number {
-  let newest = 0;
-  for (const { table, key } of rows) if (table === 'node') newest = Math.max(newest, key as number);
-  return newest;
-}
-
-function* namesIn(rows: readonly Row[]): Generator<Tables['name']['key']> {
-  for (const { table, key } of rows) if (table === 'name') yield key as Tables['name']['key'];
 }
 
 /** Estimated memory of rows, bytes. */

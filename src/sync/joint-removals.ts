@@ -21,6 +21,8 @@ export class JointRemovals {
   readonly #open = new Map<Inode, Removals>();
   /** In the order of `dueMs`: the delay is the same for all. */
   readonly #all = new Set<Removals>();
+  /** The last of `#all`: a further removal leaves the order as it is. */
+  #last: Removals | null = null;
   readonly #of = new Map<Inode, Removals>();
 
   constructor(settleMs: number) {
@@ -37,8 +39,11 @@ export class JointRemovals {
     }
     removals.inos.add(ino);
     removals.dueMs = nowMs + this.#settleMs;
-    this.#all.delete(removals);
-    this.#all.add(removals);
+    if (this.#last !== removals) {
+      this.#all.delete(removals);
+      this.#all.add(removals);
+      this.#last = removals;
+    }
     this.#of.set(ino, removals);
   }
 
@@ -73,6 +78,7 @@ export class JointRemovals {
         this.delete(ino);
       }
       this.#all.delete(removals);
+      if (this.#last === removals) this.#last = null;
       if (this.#open.get(removals.folder) === removals) this.#open.delete(removals.folder);
     }
     return due;

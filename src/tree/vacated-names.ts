@@ -37,7 +37,7 @@ export class VacatedNames {
 
   vacate(place: NamePlace, vacated: VacatedName): void {
     const key = keyOf(place);
-    this.forget(place);
+    this.#forget(key);
     this.#vacated.set(key, vacated);
     for (const [oldest, { atMs }] of this.#vacated) {
       if (vacated.atMs - atMs < this.#windowMs) break;
@@ -80,7 +80,10 @@ export class VacatedNames {
   }
 
   forget(place: NamePlace): void {
-    const key = keyOf(place);
+    this.#forget(keyOf(place));
+  }
+
+  #forget(key: string): void {
     this.#vacated.delete(key);
     if (this.#claimed.size === 0) return;
     const resource = this.#claimed.get(key)?.remote.resource;

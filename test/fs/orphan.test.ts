@@ -145,3 +145,33 @@ test('a reader keeps its version after the file was replaced elsewhere, changed 
     await replaced.close();
   }
 });
+
+test('a removed file that nobody opened and of which no bytes are here is held only when it is opened', async () => {
+  const service = new VersionService();
+  for (const name of ['file', 'other']) service.put(name, Buffer.from('version A'));
+  const listed = await FileSystemSide.build({ listing: service, source: service });
+  try {
+    const { fileSystem } = listed;
+    const { ino } = await new InProcessMount(fileSystem).stat('file');
+    await fileSystem.lookup(ROOT_INODE, 'file', ctx);
+    await fileSystem.lookup(ROOT_INODE, 'other', ctx);
+
+    await fileSystem.unlink(ROOT_INODE, 'file', ctx);
+    await fileSystem.unlink(ROOT_INODE, 'other', ctx);
+    expect([...fileSystem.files.files]).toEqual([]);
+
+    const { handle } = await fileSystem.open(ino, READ, ctx);
+    expect([...fileSystem.files.files].map((file) => file.ino)).toEqual([ino]);
+    expect((await fileSystem.getattr(ino)).attributes).toMatchObject({ sizeBytes: 9, nlink: 0 });
+    expect(bytesOf(await fileSystem.read(ino, handle, 0, 100, ctx)).toString()).toBe('version A');
+    await fileSystem.release(ino, handle);
+    const again = await fileSystem.open(ino, READ, ctx);
+    await fileSystem.release(ino, again.handle);
+
+    fileSystem.forget(ino);
+    await expect(async () => fileSystem.open(ino, READ, ctx)).rejects.toMatchObject({ errno: 'ESTALE' });
+    expect([...fileSystem.files.files]).toEqual([]);
+  } finally {
+    await listed.close();
+  }
+});
