@@ -1,5 +1,5 @@
 import type { Clock } from '../base/clock.ts';
-import type { Inode } from '../base/vocabulary.ts';
+import type { Extent, Inode } from '../base/vocabulary.ts';
 import type { Invalidator } from './binding.ts';
 import { DroppedPages } from './dropped-pages.ts';
 import type { AddonConnection } from './kernel-addon.ts';
@@ -25,6 +25,11 @@ import type { Wire } from './wire.ts';
 const QUEUE_MAX = 4096;
 /** Notifications queued here, for busy inodes or because the addon's queue is full, before those that repeat others are dropped. */
 const HELD_MAX = 20_000;
+/** How long the reply to a WRITE waits. The kernel may hold one of the pages if it has dropped it for lack of memory. */
+const ONCE_MORE_MS_MAX = 1_000;
+/** In the control area of the region, behind the message (linux.ts). */
+const CELLS_START = 3072;
+const CELLS_END = 4096;
 /** Delay before notifications that found the addon's queue full are sent again. */
 const RETRY_MS = 10;
 
@@ -101,9 +106,15 @@ export class KernelInvalidator implements Invalidator {
     return true;
   }
 
-  /** The reply to an open(2) drops the pages of the inode. */
-  opened(ino: Inode): void {
-    this.#pages.dropped(ino);
+  /** A program gets a descriptor. @param drops whether the reply to its open(2) drops the pages */
+  opened(ino: Inode, isWriter: boolean, drops: boolean): void {
+    if (drops) this.#pages.dropped(ino);
+    if (isWriter) this.#pages.openedToWrite(ino);
+  }
+
+  /** RELEASE of a descriptor that could write. */
+  closedByWriter(ino: Inode): void {
+    this.#pages.closedByWriter(ino);
   }
 
   /** Whether `read` and `written` must be called. */
@@ -116,19 +127,38 @@ export class KernelInvalidator implements Invalidator {
     this.#pages.read(ino, offset, length);
   }
 
-  /** A WRITE was carried out. */
-  written(ino: Inode, offset: number, length: number): void {
-    const stale = this.#pages.written(ino, offset, length);
-    if (stale === null || this.#closed) return;
-    const notice: Notice = {
-      kind: 'inode',
-      ino,
-      child: 0 as Inode,
-      name: '',
-      offset: stale.start,
-      length: stale.end - stale.start,
-    };
-    this.#submit({ ...notice, row: this.#rows?.note(notice) ?? 0, isOnceMore: true });
+  /**
+   * A WRITE was carried out.
+   *
+   * @returns null: it may be replied to. Otherwise only when the promise resolves: until then the kernel may have stale pages of it
+   */
+  written(ino: Inode, offset: number, length: number): Promise<void> | null {
+    const stale = this.#closed ? [] : this.#pages.written(ino, offset, length);
+    return stale.length === 0 ? null : this.#dropOnceMore(ino, stale);
+  }
+
+  /** At once, although the WRITE has no reply: the kernel does not hold pages that were read meanwhile. */
+  async #dropOnceMore(ino: Inode, stale: readonly Extent[]): Promise<void> {
+    const rows: number[] = [];
+    for (const { start, end } of stale) {
+      const notice: Notice = { kind: 'inode', ino, child: 0 as Inode, name: '', offset: start, length: end - start };
+      const row = this.#rows?.note(notice) || this.#takeCell();
+      if (this.#send({ ...notice, row, isOnceMore: true })) rows.push(row);
+      else this.#submit({ ...notice, row, isOnceMore: true });
+    }
+    const endMs = this.#clock.elapsedMs() + ONCE_MORE_MS_MAX;
+    const isWritten = (row: number): boolean => this.#wire.u64(row) === 0;
+    while (!this.#closed && !rows.every(isWritten) && this.#clock.elapsedMs() < endMs) await this.#clock.sleep(1);
+  }
+
+  /** A number of the region that the addon sets to 0 when the message is written. 0: none is free. */
+  #takeCell(): number {
+    for (let cell = CELLS_START; cell < CELLS_END; cell += 8) {
+      if (this.#wire.u64(cell) !== 0) continue;
+      this.#wire.setU64(cell, 1);
+      return cell;
+    }
+    return 0;
   }
 
   folderRemoved(folder: Inode): void {

@@ -101,7 +101,7 @@ export class LinuxSession {
       nodeIds: deps.nodeIds,
       connection: deps.connection,
       attributesSent: (attributes) => this.#reader.noteAttributes(attributes),
-      pagesDropped: (ino) => deps.invalidator.opened(ino),
+      opened: (ino, isWriter, drops) => deps.invalidator.opened(ino, isWriter, drops),
       poolAnswers: (request) => this.#began(request),
       sent: (request, errno) => this.#readSent(request, errno),
       undelivered: (request) => this.#takeBack(request, undefined),
@@ -162,11 +162,12 @@ export class LinuxSession {
         return length;
       }
       const data = wire.u32(item + N.ITEM_DATA * 4);
-      const answer =
+      const answer = this.#afterPages(
+        request,
         this.#handover === null
           ? this.#reader.call(request, at, data, this.#copiesWrites())
-          : this.#recorded(this.#handover, request, at, data);
-      if (this.#invalidator.hasDropped) this.#usesPages(request, answer instanceof Promise);
+          : this.#recorded(this.#handover, request, at, data),
+      );
       if (answer instanceof Promise) {
         this.#wait(request, answer, item);
         return N.TAKEN;
@@ -189,9 +190,20 @@ export class LinuxSession {
     }
   }
 
-  #usesPages({ opcode, nodeid, offset, limit }: Request, isPending: boolean): void {
-    if (opcode === Opcode.READ) this.#invalidator.read(nodeid, offset, limit);
-    else if (opcode === Opcode.WRITE && !isPending) this.#invalidator.written(nodeid, offset, limit);
+  /** @returns the answer, as soon as it may be replied (`DroppedPages`) */
+  #afterPages(request: Request, answer: unknown): unknown {
+    const invalidator = this.#invalidator;
+    const { opcode, nodeid, offset, limit } = request;
+    if (opcode === Opcode.RELEASE && request.isWriter) invalidator.closedByWriter(nodeid);
+    if (opcode === Opcode.READ && invalidator.hasDropped) invalidator.read(nodeid, offset, limit);
+    if (opcode !== Opcode.WRITE) return answer;
+    if (answer instanceof Promise) return answer.then((value) => this.#afterWrite(request, value));
+    return invalidator.hasDropped ? this.#afterWrite(request, answer) : answer;
+  }
+
+  #afterWrite({ nodeid, offset, limit }: Request, value: unknown): unknown {
+    const dropped = this.#invalidator.written(nodeid, offset, limit);
+    return dropped === null ? value : dropped.then(() => value);
   }
 
   #recorded(handover: HandoverState, request: Request, at: number, data: number): unknown {
@@ -334,7 +346,6 @@ export class LinuxSession {
 
   #ended(request: Request): void {
     if (!this.#pending.delete(request.unique)) return;
-    if (this.#invalidator.hasDropped) this.#usesPages(request, false);
     this.#invalidator.ended(request.nodeid);
     if (request.otherNodeid !== 0) this.#invalidator.ended(request.otherNodeid);
   }

@@ -17,6 +17,7 @@ import * as MountPoint from './mounting.ts';
 import { type Agreement, type MaskableFeature, negotiate } from './negotiation.ts';
 import { NodeIds } from './node-ids.ts';
 import { OpBoundary, type OpMetrics, type OpName } from './op-boundary.ts';
+import { mayWrite } from './open-flags.ts';
 import * as P from './protocol.ts';
 import { Wire } from './wire.ts';
 
@@ -302,6 +303,7 @@ class Mount implements LinuxMount {
     state.judge(journal.foundRecord);
     const notices = state.notices.inherited(journal.foundRecord);
     journal.witness = state;
+    for (const { ino, flags } of state.inherited()) if (mayWrite(flags)) this.invalidator.opened(ino, true, false);
     this.#ops.init?.(this.invalidator, state);
     // After the handles of older versions: the name does not lead to them any more.
     for (const { nodeId, ino } of state.nodeIds()) this.#nodeIds.inherit(nodeId, ino);

@@ -27,6 +27,11 @@ export function isAppending(raw: number): boolean {
   return (raw & O_APPEND) !== 0;
 }
 
+/** Whether a descriptor with these flags may write. */
+export function mayWrite(raw: number): boolean {
+  return (raw & (O_WRONLY | O_RDWR)) !== 0;
+}
+
 /** The flags that reach a file system, decoded. */
 export function openFlags(raw: number): OpenFlags {
   const access = raw & (O_WRONLY | O_RDWR);

@@ -38,8 +38,8 @@ export interface ReplyWriterDeps {
   readonly connection: Pick<N.AddonConnection, 'send' | 'sendPieces' | 'scratchStart'>;
   /** Called with all attributes that are sent to the kernel. */
   readonly attributesSent: (attributes: Attributes | null) => void;
-  /** The reply to an open(2) drops the kernel's pages of the inode. */
-  readonly pagesDropped: (ino: Inode) => void;
+  /** A program gets a descriptor. `drops`: the kernel drops its pages of the inode. */
+  readonly opened: (ino: Inode, isWriter: boolean, drops: boolean) => void;
   /** The pool replies to a READ: it counts as pending until `sent`. */
   readonly poolAnswers: (request: Request) => void;
   /** A READ got its reply later, or from the pool. `errno`: why its bytes could not be read (replied as EIO); 0 for success. */
@@ -88,6 +88,7 @@ export class ReplyWriter {
         const { open, ...entry } = value as Entry & { open: OpenReply };
         length = this.#entry(request, body, entry);
         length += wire.open(body + length, this.#open(entry.attributes.ino, open, false), request.access);
+        this.#deps.opened(entry.attributes.ino, request.isWriter, false); // it has no pages
         this.#deps.attributesSent(entry.attributes);
         break;
       }
@@ -139,7 +140,7 @@ export class ReplyWriter {
 
   #opened(request: Request, body: number, value: OpenReply): number {
     const open = this.#open(request.nodeid, value, request.isByFormer);
-    if (!open.keepCache && !open.directIo) this.#deps.pagesDropped(request.nodeid);
+    this.#deps.opened(request.nodeid, request.isWriter, !open.keepCache && !open.directIo);
     return this.#wire.open(body, open, request.access);
   }
 

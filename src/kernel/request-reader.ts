@@ -14,7 +14,7 @@ import type {
 } from './binding.ts';
 import type { DirectoryWriter } from './directory-writer.ts';
 import type { OpName } from './op-boundary.ts';
-import { isAppending, openFlags } from './open-flags.ts';
+import { isAppending, mayWrite, openFlags } from './open-flags.ts';
 import * as P from './protocol.ts';
 import { Opcode } from './protocol.ts';
 import type { Request } from './request.ts';
@@ -254,6 +254,7 @@ export class RequestReader {
       case Opcode.CREATE:
         request.op = 'create';
         request.umask = wire.u32(body + 8);
+        request.isWriter = mayWrite(wire.u32(body));
         return ops.create(
           ino,
           wire.name(body + 16, end),
@@ -264,6 +265,7 @@ export class RequestReader {
       case Opcode.TMPFILE:
         // struct fuse_create_in, and a placeholder name (`/`).
         request.op = 'tmpfile';
+        request.isWriter = mayWrite(wire.u32(body));
         request.umask = wire.u32(body + 8);
         return ops.tmpfile(ino, wire.u32(body + 4) & 0o7777, openFlags(wire.u32(body)), request);
       case Opcode.READ:
@@ -293,6 +295,7 @@ export class RequestReader {
         return ops.statfs(ino, request);
       case Opcode.RELEASE:
         request.op = 'release';
+        request.isWriter = mayWrite(wire.u32(body + 8));
         return ops.release(ino, wire.u64(body) as HandleId, request);
       case Opcode.FLUSH:
         request.op = 'flush';
@@ -361,6 +364,7 @@ export class RequestReader {
 
   #open(request: Request, flags: OpenFlags, kills: boolean): Answer<unknown> {
     if (flags.access === 'read') request.access = 'read';
+    request.isWriter = mayWrite(flags.raw);
     return this.#afterKill(request, kills, () => this.#ops.open(request.nodeid, flags, request));
   }
 

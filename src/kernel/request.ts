@@ -40,6 +40,8 @@ export class Request implements OpContext, PendingOp, ServedRequest {
   offset = 0;
   /** The access mode of an OPEN or CREATE. */
   access: 'read' | 'write' = 'write';
+  /** Whether the descriptor of an OPEN, CREATE, TMPFILE or RELEASE may write. */
+  isWriter = false;
   sink: DirectoryWriter | null = null;
   /** The answer, kept until the kernel accepted it. */
   value: unknown = undefined;

@@ -46,7 +46,7 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
   },
   {
     ...{ safeguard: 'pages that were read before a write arrived are dropped once more', ...SESSION },
-    ...{ from: 'if (this.#invalidator.hasDropped) this.#usesPages(request, answer instanceof Promise);', to: '' },
+    ...{ from: 'if (opcode !== Opcode.WRITE) return answer;', to: 'return answer;' },
   },
   {
     ...{ safeguard: 'a kept request holds its slot while it waits', ...SESSION },

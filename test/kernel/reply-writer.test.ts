@@ -79,7 +79,7 @@ function answered(reply: ReadReply, limit: number): { bytes: Buffer; pieces: num
       },
     },
     attributesSent: () => {},
-    pagesDropped: () => {},
+    opened: () => {},
     poolAnswers: () => {},
     sent: () => {},
     undelivered: () => {},
