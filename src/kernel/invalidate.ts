@@ -143,8 +143,8 @@ export class KernelInvalidator implements Invalidator {
     for (const { start, end } of stale) {
       const notice: Notice = { kind: 'inode', ino, child: 0 as Inode, name: '', offset: start, length: end - start };
       const row = this.#rows?.note(notice) || this.#takeCell();
-      if (this.#send({ ...notice, row, isOnceMore: true })) rows.push(row);
-      else this.#submit({ ...notice, row, isOnceMore: true });
+      if (!this.#send({ ...notice, row, isOnceMore: true })) this.#submit({ ...notice, row, isOnceMore: true });
+      else if (row !== 0) rows.push(row);
     }
     const endMs = this.#clock.elapsedMs() + ONCE_MORE_MS_MAX;
     const isWritten = (row: number): boolean => this.#wire.u64(row) === 0;

@@ -235,7 +235,7 @@ test('a successor does not repeat a write that timed out, although its slot stil
 });
 
 /** A program opens the file to write, and another one opens it and reads the third page; then a write to that page arrives. */
-function writeAfterRead(expected: { keepCache: boolean; isWriter: boolean; isLater: boolean }) {
+function writeAfterRead(expected: { keepCache: boolean; isWriter: boolean; isLater: boolean; isCrowded?: boolean }) {
   const ops = {
     open: () => ({ handle: 7, keepCache: expected.keepCache, directIo: false }),
     read: () => Buffer.from('b'),
@@ -244,6 +244,8 @@ function writeAfterRead(expected: { keepCache: boolean; isWriter: boolean; isLat
   } as unknown as FileSystemOps;
   const of = sessionOf(ops);
   const { session, wire, request, done } = of;
+  // As if the addon had not written many notifications of this kind yet.
+  if (expected.isCrowded === true) for (let at = 3072; at < SLOT; at += 8) wire.setU64(at, 1);
   const body = SLOT + IN_HEADER_BYTES;
   const send = (opcode: number, ...numbers: readonly [place: number, value: number][]) => {
     request(opcode, 5, 40 + 12);
@@ -292,4 +294,11 @@ test('a reply to a write does not wait for a page longer than a second', async (
     if (done.includes('send')) break;
   }
   expect(done[1]).toBe('send');
+});
+
+test('a reply to a write does not wait for a notification of which the addon cannot say when it is written', async () => {
+  const { done } = writeAfterRead({ keepCache: false, isWriter: true, isLater: false, isCrowded: true });
+  await vi.waitUntil(() => done.includes('send'));
+
+  expect(done.slice(0, 2)).toEqual(['invalidate 8192 4096', 'send']);
 });
