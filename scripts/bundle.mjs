@@ -22,8 +22,20 @@ const packages = new Set();
 const OUTSIDE = { 'ordered-binary': 'lmdb' };
 /** Modules of Node that a start of a mount does not need: a bundle of a thread loads them with their first use. */
 const LATE = ['child_process', 'crypto', 'dns', 'readline', 'tty'];
+/** The same for commands. */
+const LATE_IN_PROGRAMS = [
+  'child_process',
+  'dns',
+  'fs/promises',
+  'readline',
+  'readline/promises',
+  'timers/promises',
+  'tty',
+];
 /** Packages that every command loads. */
 const INSIDE_PROGRAMS = ['commander', 'smol-toml'];
+/** What `cfs status` loads is one file, with all that it imports: to find and read 20 takes longer than to compile them. */
+const STATUS = /\/src\/cli\/(?:cfs-program|commands\/status)\.ts$/;
 /** @type {import('rolldown').OutputOptions} */
 const written = {
   format: 'cjs',
@@ -55,11 +67,17 @@ const { output } = await bundle.write({
   ...written,
   dir: programs,
   entryFileNames: '[name].cjs',
+  codeSplitting: { groups: [{ name: 'status', test: STATUS }] },
   chunkFileNames: `${CHUNK}[name].cjs`,
   intro: `const placeInDist = (path) => require('node:url').pathToFileURL(require('node:path').join(__dirname, '..', path)).href;`,
 });
 
-for (const name of readdirSync(programs)) if (name.endsWith('.cjs')) finish(programs + name);
+for (const name of readdirSync(programs))
+  if (name.endsWith('.cjs')) {
+    const source = LATE_IN_PROGRAMS.reduce(loadedLate, readFileSync(programs + name, 'utf8'));
+    writeFileSync(programs + name, source);
+    finish(programs + name);
+  }
 for (const part of output) if (part.type === 'chunk') notePackages(part.moduleIds);
 const licences = [...packages].sort().flatMap((path) => licencesOf(root, path));
 writeFileSync(`${root}dist/mount/licences.txt`, `The .cjs files contain these packages.\n${licences.join('')}`);
@@ -92,10 +110,12 @@ async function bundleInto(file, input, banner = '') {
 
 /** @param {string} source @param {string} name */
 function loadedLate(source, name) {
+  const variable = `node_${name.replace('/', '_')}`;
   const late = source
-    .replace(`let node_${name} = require("node:${name}");`, '')
-    .replaceAll(`node_${name}.`, `require("node:${name}").`);
-  if (late.includes(`node_${name}`)) throw new Error(`node:${name} is used in another way than by its members`);
+    .replace(`let ${variable} = require("node:${name}");`, '')
+    .replaceAll(`${variable}.`, `require("node:${name}").`);
+  if (new RegExp(`\\b${variable}\\b`).test(late))
+    throw new Error(`node:${name} is used in another way than by its members`);
   return late;
 }
 
@@ -173,6 +193,11 @@ function replaced(code, part, by, id) {
  * @param {string} id
  */
 function inItsPlace(code, id) {
+  if (id.endsWith('/commander/lib/command.js')) {
+    const loaded = "const childProcess = require('node:child_process');";
+    const spawn = "const childProcess = { spawn: (...words) => require('node:child_process').spawn(...words) };";
+    return { code: replaced(code, loaded, spawn, id), map: null };
+  }
   if (!code.includes('import.meta.url')) return null;
   const path = id.replace(`${root}src/`, '').replace(/ts$/, 'js');
   return { code: code.replaceAll('import.meta.url', `placeInDist('${path}')`), map: null }; // lines stay what they are

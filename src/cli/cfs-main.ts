@@ -18,13 +18,15 @@ const context = {
   clock: systemClock,
   env: process.env,
 };
-const program = cfsProgram(context, (ended) => {
+const setCode = (ended: number): void => {
   code = ended;
-});
+};
 
-void runProgram(program, process.argv, () => {
-  const unwritten = output.whyUnwritten();
-  // The command succeeded, but its output is incomplete.
-  if (unwritten !== null && code === exitCode('ok')) throw withPath(unwritten, 'standard output');
-  return code;
-});
+void cfsProgram(context, setCode, process.argv.slice(2)).then((program) =>
+  runProgram(program, process.argv, () => {
+    const unwritten = output.whyUnwritten();
+    // The command succeeded, but its output is incomplete.
+    if (unwritten !== null && code === exitCode('ok')) throw withPath(unwritten, 'standard output');
+    return code;
+  }),
+);

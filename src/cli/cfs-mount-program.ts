@@ -7,7 +7,7 @@ import { addRow, newCommand } from './command-line.ts';
 import { CFS_MOUNT } from './command-table.ts';
 import { Invocation } from './invocation.ts';
 import type { MountFlags } from './launch/mount-command.ts';
-import { flagsOfCommandLine, loadedOptions } from './option-flags.ts';
+import { addMountOptions, flagsOfCommandLine, loadedOptions } from './option-flags.ts';
 
 export interface MountContext {
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -28,7 +28,7 @@ export function cfsMountProgram(context: MountContext, mount: Mounting): Command
   const program = newCommand('cfs-mount')
     .version(versionWithNode(), '-V, --version', 'show the version, and that of Node')
     .addHelpText('after', '\nTo unmount: cfs umount <directory>, or fusermount3 -u <directory>.');
-  return addRow(program, CFS_MOUNT).action(async (first: string, second: string | undefined) => {
+  return addMountOptions(addRow(program, CFS_MOUNT)).action(async (first: string, second: string | undefined) => {
     const given = new Invocation(program, [first, second]);
     const [source, directory] = second === undefined ? [null, first] : [first, second];
     const paths = pathsOf(context.env);

@@ -4,7 +4,6 @@ import type { CommandAction, CommandContext } from './command-context.ts';
 import type { CommandName } from './command-table.ts';
 import type { ConflictChoice } from './commands/conflicts.ts';
 import type { Invocation } from './invocation.ts';
-import { givenHere, loadedOptions, mountOptions } from './option-flags.ts';
 import { terminalPrompt } from './prompt.ts';
 import { SERVE_ACTIONS } from './serve/serve.ts';
 import { ServiceWait } from './service-wait.ts';
@@ -118,6 +117,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   'config show': async (given, context) => {
     const { configShowCommand } = await import('./commands/config-show.ts');
+    const { loadedOptions } = await import('./option-flags.ts');
     const loaded = loadedOptions(given.command, context.env, context.paths);
     return configShowCommand(context, loaded, { json: given.has('--json') });
   },
@@ -224,6 +224,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
 
   'service install': async (given, context) => {
     const { installService } = await import('./commands/service.ts');
+    const { givenHere, loadedOptions } = await import('./option-flags.ts');
     const loaded = loadedOptions(given.command, context.env, context.paths);
     const deps = { ...context, options: loaded.options, given: givenHere(loaded) };
     return installService(deps, { directory: given.required(0), account: given.text('--account') });
@@ -254,6 +255,7 @@ export const COMMAND_ACTIONS: Readonly<Record<CommandName, CommandAction>> = {
   },
 
   demo: async (given, context) => {
+    const { mountOptions } = await import('./option-flags.ts');
     const options = mountOptions(given.command, context.env, context.paths);
     const { demoCommand } = await import('./demo/demo.ts');
     return demoCommand({ ...context, options }, { directory: given.argument(0) });

@@ -6,7 +6,6 @@ import { runToExit } from '../mount/failure.ts';
 import { visible } from '../mount/mount-event.ts';
 import type { CommandOutput } from './command-output.ts';
 import type { CommandRow } from './command-row.ts';
-import { addMountOptions } from './option-flags.ts';
 
 /** A program or subcommand that reports mistakes as one line, and throws instead of ending the process. */
 export function newCommand(name: string): Command {
@@ -28,7 +27,7 @@ function oneLine(text: string): string {
   return visible(sentence.replace(/\n(?=\(Did you mean)/, ' '));
 }
 
-/** Gives a command the arguments and flags of its row. */
+/** Gives a command the arguments and flags of its row, without the options of a mount (`option-flags`). */
 export function addRow(command: Command, row: CommandRow): Command {
   command.description(row.summary);
   if (row.usage !== undefined) command.usage(row.usage);
@@ -46,7 +45,7 @@ export function addRow(command: Command, row: CommandRow): Command {
       option.argParser((text, before: readonly string[] | undefined) => [...(before ?? []), text]);
     command.addOption(option);
   }
-  return row.mountOptions === true ? addMountOptions(command) : command;
+  return command;
 }
 
 /** Parses the command line, runs the command, and sets the exit code. */

@@ -1,3 +1,4 @@
+import type { Command } from 'commander';
 import { expect, test } from 'vitest';
 import { systemClock } from '../../src/base/clock.ts';
 import { cfsMountProgram } from '../../src/cli/cfs-mount-program.ts';
@@ -35,8 +36,8 @@ test('a command has one row, its words have a group, and its summary is a senten
 
 const context = { paths: pathsOf({ HOME: '/home/x' }), clock: systemClock, env: {} } as unknown as CommandContext;
 
-test('each row is a command of the program, with its arguments and flags and no others', () => {
-  const program = cfsProgram(context, () => {});
+test('each row is a command of the program, with its arguments and flags and no others', async () => {
+  const program = await cfsProgram(context, () => {});
 
   for (const row of commandRows()) {
     const command = row.name
@@ -51,15 +52,32 @@ test('each row is a command of the program, with its arguments and flags and no 
   }
 });
 
+test('the program for a first word has the commands of that word alone, as the program of all commands has them', async () => {
+  const helpOf = (program: Command): string[] =>
+    program.commands.flatMap((each) => [each.helpInformation(), ...helpOf(each)]);
+  const all = await cfsProgram(context, () => {});
+  const rest = new Map(
+    all.commands.map((command) => [command.name(), [command.helpInformation(), ...helpOf(command)]]),
+  );
+
+  for (const name of new Set(commandRows().map(({ name }) => name.split(' ', 1)[0] as string))) {
+    const one = await cfsProgram(context, () => {}, [name, 'anything']);
+    expect(one.commands.map((command) => command.name())).toEqual([name]);
+    expect(helpOf(one)).toEqual(rest.get(name));
+  }
+  for (const words of [['--help'], ['help', 'status'], ['stauts']])
+    expect((await cfsProgram(context, () => {}, words)).commands.length).toBe(all.commands.length);
+});
+
 test('a row is shown as one would type it', () => {
   const row = commandRows().find(({ name }) => name === 'sync') as CommandRow;
 
   expect(usageOf(row)).toBe('cfs sync [--wait] [--timeout <duration>] [--account <name>] [path]');
 });
 
-test('the version of both programs includes that of Node, which a package may bring', () => {
+test('the version of both programs includes that of Node, which a package may bring', async () => {
   const shown = /^\d+\.\d+\.\d+\S* \(Node \d+\.\d+\.\d+\)$/;
 
-  expect(cfsProgram(context, () => {}).version()).toMatch(shown);
+  expect((await cfsProgram(context, () => {})).version()).toMatch(shown);
   expect(cfsMountProgram({ env: {}, print: () => {}, warn: () => {} }, async () => {}).version()).toMatch(shown);
 });

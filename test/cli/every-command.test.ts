@@ -156,9 +156,10 @@ async function type(words: readonly string[]): Promise<Ended> {
     warn: say,
     redraw: null,
   };
-  const program = cfsProgram(context, (ended) => {
+  const setCode = (ended: number): void => {
     code = ended;
-  });
+  };
+  const program = await cfsProgram(context, setCode, words);
   quieten(program, say);
   try {
     await program.parseAsync(['node', 'cfs', ...words]);

@@ -1,12 +1,12 @@
 import type { Clock } from '../../base/clock.ts';
 import type { Paths } from '../../config/paths.ts';
-import { formatBytes, formatDuration } from '../../config/units.ts';
+import { formatBytes } from '../../config/units.ts';
 import { callControl } from '../../control/client.ts';
 import type { PinnedPath } from '../../control/status-model.ts';
 import { exitCode } from '../../mount/exit-codes.ts';
 import { visible } from '../../mount/mount-event.ts';
 import type { CommandOutput } from '../command-output.ts';
-import { paceOf } from './progress-line.ts';
+import { pinText } from './pin-text.ts';
 import type { PathFlags } from './refresh.ts';
 import { mountAndPath } from './sync.ts';
 
@@ -50,19 +50,6 @@ export async function unpinCommand(deps: CommandOutput & { readonly paths: Paths
   if (!wasPinned) deps.warn(`${name} is not pinned itself: cfs status lists the pins\n`);
   else deps.print(`${name} is no longer pinned\n`);
   return exitCode('ok');
-}
-
-/** `3 of 10 files, 1.2 MiB of 8 MiB, 410 KiB/s, 17 s left`; unknown parts are left out. */
-export function pinText(
-  { files, filesHere, bytes, bytesHere }: PinnedPath,
-  samples: readonly { readonly atMs: number; readonly doneBytes: number }[] = [],
-): string {
-  const progress = { doneChanges: filesHere, totalChanges: files, doneBytes: bytesHere, totalBytes: bytes };
-  const { bytesPerSecond, leftMs } = paceOf(samples, progress);
-  const parts = [`${filesHere} of ${files} files`, `${formatBytes(bytesHere)} of ${formatBytes(bytes)}`];
-  if (bytesPerSecond !== null) parts.push(`${formatBytes(Math.round(bytesPerSecond))}/s`);
-  if (leftMs !== null) parts.push(`${formatDuration(Math.max(0, leftMs))} left`);
-  return parts.join(', ');
 }
 
 const SAMPLES_MAX = 40;

@@ -12,7 +12,7 @@ import { type AccountState, accountStates } from '../../mount/running-mounts.ts'
 import { ownerOf } from '../../store/owner-lock.ts';
 import type { UnmountedStore } from '../../store/unmounted-index.ts';
 import { unmountedStore } from '../../store/unmounted-store.ts';
-import { pinText } from './pin.ts';
+import { pinText } from './pin-text.ts';
 import { watch } from './status-watch.ts';
 
 /** How many pending changes the text lists; `--json` has all of them. */
