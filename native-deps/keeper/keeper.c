@@ -10,8 +10,8 @@
  * With a descriptor store of the service manager (systemd.service(5), FileDescriptorStoreMax=), the connection and the memory are there, too.
  * The next keeper of the service gets them, and continues after the death of this one.
  *
- * It knows nothing of FUSE. It ends with the exit code of the mounting process. After more than DEATHS_MAX deaths in a minute it lets go:
- * the kernel then ends the connection, as without a keeper. A standby ends when its socket does.
+ * It knows nothing of FUSE. It ends with the exit code of the mounting process. After more than SHORT_LIVES_MAX processes in a row that served
+ * for less than LIFE_MS each, it lets go: the kernel then ends the connection, as without a keeper. A standby ends when its socket does.
  */
 #define _GNU_SOURCE
 #include "../fuse-kernel/handover.h"
@@ -36,8 +36,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DEATHS_MAX 5
-#define DEATHS_MS 60000
+#define SHORT_LIVES_MAX 5
+#define LIFE_MS 1000
 /*
  * Descriptor 3 is where a mounting process answers the launcher (src/mount/launch.ts). Each of them inherits it: the first one may die before
  * its answer. It closes with the keeper.
@@ -54,6 +54,7 @@ struct process {
   char **command;
   bool is_waiting; /* a standby that has loaded the program */
   bool is_serving, is_ready, hands_over, has_ended;
+  long long served_ms; /* monotonic: since when `is_serving` */
 };
 
 static struct process active = {.channel = -1}, standby = {.channel = -1};
@@ -66,7 +67,7 @@ static const char *manager = ""; /* where the service manager receives messages:
 static uint64_t serves, ends; /* how many mounting processes have held the mutex, and how many of them have released it */
 static char **own_command;
 static int stop_signal; /* SIGTERM and the like: also for a successor, because the mount is to end */
-static long long deaths[DEATHS_MAX + 1];
+static unsigned short_lives; /* mounting processes in a row that served for less than LIFE_MS, or not at all */
 static sem_t served; /* a mounting process holds the mutex */
 static sigset_t mask, mask_before;
 
@@ -213,16 +214,15 @@ static void drop_device(void) {
 
 /* The serving thread of the process in service has ended. */
 static void restart(void) {
-  long long now = ms_of(CLOCK_MONOTONIC);
   pid_t predecessor = active.pid;
   if (active.hands_over) {
     upgrades++;
   } else {
-    memmove(deaths, deaths + 1, DEATHS_MAX * sizeof *deaths);
-    deaths[DEATHS_MAX] = now;
+    bool has_lived = active.is_serving && ms_of(CLOCK_MONOTONIC) - active.served_ms >= LIFE_MS;
+    short_lives = has_lived ? 0 : short_lives + 1;
     bool is_limited = getenv("CFS_TEST_KEEPER_UNLIMITED") == NULL; /* tests kill it hundreds of times */
-    if (is_limited && deaths[0] != 0 && now - deaths[0] < DEATHS_MS) {
-      fprintf(stderr, "cfs-keeper: the mount process ended %d times in a minute: it is not started again\n", DEATHS_MAX + 1);
+    if (is_limited && short_lives > SHORT_LIVES_MAX) {
+      fprintf(stderr, "cfs-keeper: %u processes in a row ended within a second: no other is started\n", short_lives);
       leave(1); /* the descriptor of the connection goes with this process */
     }
   }
@@ -317,6 +317,7 @@ static void receive(struct process *process) {
     }
     if (byte == KEEPER_SERVES) {
       process->is_serving = true;
+      process->served_ms = ms_of(CLOCK_MONOTONIC);
       serves++;
       sem_post(&served);
     } else if (byte == KEEPER_READY) {

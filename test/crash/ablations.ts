@@ -206,10 +206,15 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
   {
     ...{ safeguard: 'a mount whose process dies again and again ends', file: KEEPER },
     ...{
-      from: 'if (is_limited && deaths[0] != 0 && now - deaths[0] < DEATHS_MS) {',
-      to: 'if (is_limited && now < 0) {',
+      from: 'if (is_limited && short_lives > SHORT_LIVES_MAX) {',
+      to: 'if (is_limited && short_lives > 1000) {',
     },
-    ...{ test: CONTINUITY, names: 'six deaths' },
+    ...{ test: CONTINUITY, names: 'six processes in a row' },
+  },
+  {
+    ...{ safeguard: 'deaths of processes that served do not end a mount', file: KEEPER },
+    ...{ from: 'short_lives = has_lived ? 0 : short_lives + 1;', to: 'short_lives += has_lived ? 1 : 1;' },
+    ...{ test: CONTINUITY, names: 'serve for a second' },
   },
   {
     ...{ safeguard: 'a signal during a takeover reaches the successor', file: KEEPER },

@@ -2,6 +2,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, onTestFailed, test, vi } from 'vitest';
 import { processLife } from '../../src/base/process-life.ts';
 import { O_CREAT, O_RDONLY, O_RDWR, O_TMPFILE } from '../conformance/file-api.ts';
@@ -395,14 +396,40 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect((await mount.unmount(['--now'])).code).toBe(0);
   });
 
-  test('after six deaths in a minute the mount ends, as without a keeper', async () => {
+  test('a mount whose processes serve for a second each outlives seven deaths', { timeout: 120_000 }, async () => {
     onTestFailed(() => mount.printLogs());
     const mortal = await MountFixture.start({ server: mount.server, flags: ['--continuity'] });
     try {
+      for (let death = 0; death < 7; death++) {
+        await setTimeout(1200);
+        await mortal.killAndContinue();
+      }
+      expect((await mortal.status())?.continuity?.deaths).toBe(7);
+    } finally {
+      await mortal.dispose();
+    }
+  });
+
+  test('after six processes in a row that ended within a second the mount ends, as without a keeper', async () => {
+    onTestFailed(() => mount.printLogs());
+    const mortal = await MountFixture.start({ server: mount.server, flags: ['--continuity'] });
+    const killed = new Set<number>();
+    try {
       const keeper = parentOf(mortal.pid);
-      for (let death = 0; death < 5; death++) await mortal.killAndContinue();
+      await setTimeout(1500); // the first one has served long enough
       process.kill(mortal.pid, 'SIGKILL');
-      await vi.waitUntil(() => processLife(keeper) === 'ended', { timeout: 30_000, interval: 20 });
+      await vi.waitUntil(
+        () => {
+          for (const pid of childrenOf(keeper)) {
+            if (pid === mortal.pid || killed.has(pid)) continue;
+            process.kill(pid, 'SIGKILL');
+            killed.add(pid);
+          }
+          return processLife(keeper) === 'ended';
+        },
+        { timeout: 30_000, interval: 5 },
+      );
+      expect(killed.size).toBe(6);
       const { stderr } = await runCommand(['ls', mortal.directory], { anyExitCode: true });
       expect(stderr).toMatch(/not connected|connection abort/);
     } finally {
@@ -423,6 +450,15 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect(readFileSync('/proc/mounts', 'utf8')).not.toContain(` ${mount.directory} `);
   });
 });
+
+/** Those that the main thread of a process has started, and that have not been waited for. */
+function childrenOf(pid: number): readonly number[] {
+  try {
+    return readFileSync(`/proc/${pid}/task/${pid}/children`, 'utf8').split(' ').filter(Boolean).map(Number);
+  } catch {
+    return []; // it has ended
+  }
+}
 
 /** Of its threads. */
 function statesOf(pid: number): readonly (string | undefined)[] {
