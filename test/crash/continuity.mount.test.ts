@@ -396,15 +396,15 @@ describe.skipIf(missing !== null)(titled('continuity', missing), () => {
     expect((await mount.unmount(['--now'])).code).toBe(0);
   });
 
-  test('a mount whose processes serve for a second each outlives seven deaths', { timeout: 120_000 }, async () => {
+  test('a mount whose processes serve for a second each outlives six deaths', { timeout: 120_000 }, async () => {
     onTestFailed(() => mount.printLogs());
     const mortal = await MountFixture.start({ server: mount.server, flags: ['--continuity'] });
     try {
-      for (let death = 0; death < 7; death++) {
-        await setTimeout(1200);
+      for (let death = 0; death < 6; death++) {
+        await setTimeout(1100);
         await mortal.killAndContinue();
       }
-      expect((await mortal.status())?.continuity?.deaths).toBe(7);
+      expect((await mortal.status())?.continuity?.deaths).toBe(6);
     } finally {
       await mortal.dispose();
     }

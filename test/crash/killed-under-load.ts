@@ -1,10 +1,23 @@
 import { spawn } from 'node:child_process';
-import { mkdtempSync, readdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  fstatSync,
+  mkdtempSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  readSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
 import { expect, vi } from 'vitest';
+import { HANDOVER_BYTES, HandoverState } from '../../src/kernel/handover-state.ts';
 import { keeperProgram } from '../../src/kernel/keeper.ts';
 import { percentiles, tellFigures } from '../harness/figures.ts';
 import { MountFixture, missingForMounts } from '../harness/mount-fixture.ts';
@@ -16,6 +29,7 @@ export const DEATHS = Number(process.env.CFS_TEST_DEATHS ?? '3');
 const CALLS_BETWEEN = Number(process.env.CFS_TEST_CALLS_BETWEEN ?? '300');
 const LOAD = fileURLToPath(new URL('./continuity-load.mjs', import.meta.url));
 const LOAD_MS_MAX = 24 * 3_600_000;
+const NOTHING_HANDED_OVER = { handles: 0, drafts: 0, nameless: 0, notices: 0 };
 /** For the calls from one death to the next, where other programs have the processors. */
 const CALLS_MS_MAX = 240_000;
 /** What the load leaves. */
@@ -146,4 +160,26 @@ export async function killUnderLoad(
   // No conflicted copy, and nothing that was removed.
   expect((await mount.run(`ls load-${seed}`)).stdout.trim().split('\n')).toEqual(LEFT);
   await mount.run(`rm -r load-${seed} || { ls -liR load-${seed}; exit 1; }`);
+  // No row of the handover state either: whatever the load used, it has closed or removed.
+  await expect.poll(() => handedOver(keeper), { timeout: 30_000 }).toEqual(NOTHING_HANDED_OVER);
+}
+
+/** How much of the handover state a successor would find now. */
+function handedOver(keeper: number): typeof NOTHING_HANDED_OVER {
+  const place = `/proc/${keeper}/fd`;
+  const memory = readdirSync(place).find((fd) => readlinkSync(join(place, fd)).startsWith('/memfd:'));
+  const file = openSync(join(place, memory as string), 'r');
+  try {
+    const bytes = new Uint8Array(new ArrayBuffer(HANDOVER_BYTES));
+    readSync(file, bytes, { position: fstatSync(file).size - HANDOVER_BYTES });
+    const state = new HandoverState(bytes.buffer, 0, 1);
+    return {
+      handles: [...state.inherited()].length,
+      drafts: state.drafts.inherited().length,
+      nameless: state.removals.nameless().length,
+      notices: state.notices.inherited(Number.MAX_SAFE_INTEGER).length,
+    };
+  } finally {
+    closeSync(file);
+  }
 }
