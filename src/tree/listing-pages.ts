@@ -20,10 +20,12 @@ const ENTRIES_MAX = 1_000_000;
  * Limit of consecutive pages without a new entry. A change can cause one; a service that ignores `start` always does.
  */
 const STALE_PAGES_MAX = 3;
-/** Limit of pages requested side by side, and of those that wait for an earlier one. */
-const PAGES_AT_ONCE = 4;
-/** Pages requested beyond the last one that is known to exist: a listing costs at most that many useless requests. */
-const PAGES_AHEAD_MAX = 2;
+/** Limit of requests under way: one connection for documents stays free. */
+const PAGES_AT_ONCE = 7;
+/** Limit of pages that are under way or wait for an earlier one. */
+const PAGES_AHEAD_MAX = 12;
+/** Limit of requests for pages that turn out not to exist. */
+const PAGES_BEYOND_MAX = 2;
 /** Smaller first pages are followed one by one: the repeated entry would cost too much. */
 const ENTRIES_SIDE_BY_SIDE_MIN = 100;
 
@@ -32,8 +34,9 @@ const ENTRIES_SIDE_BY_SIDE_MIN = 100;
  *
  * With `isAwaited`, pages after the first are requested side by side at the offsets that the length of the first page
  * gives. The service numbers entries anew for each request, so each of these pages begins with the last entry of the
- * page before. If a page does not, the page before is requested again, and the rest one by one. So is the rest behind a
- * page of another length.
+ * page before. Remaining entries keep their order, so none of them is hidden between two such pages, whichever was
+ * requested first. If a page begins with another entry, the page before is requested again, and the rest one by one. So
+ * is the rest behind a page of another length.
  *
  * @param options.isAwaited a program waits for the listing; other listings leave the connections to those
  * @param options.onPage called in the order of the pages for each page that another one follows, while later ones are under
@@ -70,12 +73,12 @@ async function collectSideBySide(
 ): Promise<number | null> {
   const fullEntries = first.entries.length;
   const stepEntries = fullEntries - 1;
-  const ahead = new PagesAhead((index) => ask(index * stepEntries), fullEntries);
+  const ahead = new PagesAhead((index) => ask(index * stepEntries), first);
   let before = first;
   for (let index = 1; ; index++) {
     await collected.passOn();
     const page = await ahead.take(index);
-    if (page.entries[0]?.url !== before.entries.at(-1)?.url) {
+    if (!isContinued(before, page)) {
       ahead.stop();
       // Entries have moved, perhaps into the page before.
       return (index - 1) * stepEntries;
@@ -86,27 +89,49 @@ async function collectSideBySide(
   }
 }
 
-/** Requests pages by index, from 1 on, some ahead of the one that is taken. Pages that are not taken are dropped. */
+/** Whether `page` begins with the last entry of the page before. */
+function isContinued(before: ListingPage, page: ListingPage): boolean {
+  return page.entries[0]?.url === before.entries.at(-1)?.url;
+}
+
+/**
+ * Requests pages by index, from 1 on, some ahead of the one that is taken. Pages that are not taken are dropped.
+ *
+ * No response contains the number of pages. A full page proves that all earlier ones exist, and the next one. So some
+ * pages are requested from far behind the last one that is known to exist: each such page makes many requests possible
+ * that are not useless. (With requests for the next two pages only, three were under way at a time.)
+ */
 class PagesAhead {
   readonly #ask: (index: number) => Promise<ListingPage>;
   readonly #fullEntries: number;
   /** INVARIANT: bounded, so that a service that holds one page back cannot fill the memory with later ones. */
   readonly #asked = new Map<number, Promise<ListingPage>>();
-  #next = 1;
+  /** Answers that are compared with those of later pages. */
+  readonly #answers = new Map<number, ListingPage>();
+  #underWay = 0;
+  /** The last page that was taken. */
+  #taken = 0;
   /** The last page that is known to exist. */
   #existing = 1;
+  /** This page and later ones are not requested ahead: they do not exist, or begin at another offset. */
+  #end = Number.POSITIVE_INFINITY;
+  /** Pages that were requested behind `#existing` and are not known to exist. */
+  readonly #beyond = new Set<number>();
   #isStopped = false;
 
-  constructor(ask: (index: number) => Promise<ListingPage>, fullEntries: number) {
+  constructor(ask: (index: number) => Promise<ListingPage>, first: ListingPage) {
     this.#ask = ask;
-    this.#fullEntries = fullEntries;
+    this.#fullEntries = first.entries.length;
+    this.#answers.set(0, first);
     this.#fill();
   }
 
   /** Takes the pages in order. @throws errors of the request */
   async take(index: number): Promise<ListingPage> {
-    const page = await (this.#asked.get(index) as Promise<ListingPage>);
+    const page = await (this.#asked.get(index) ?? this.#start(index));
     this.#asked.delete(index);
+    this.#answers.delete(index - 1);
+    this.#taken = index;
     this.#fill();
     return page;
   }
@@ -116,20 +141,54 @@ class PagesAhead {
   }
 
   #fill(): void {
-    while (!this.#isStopped && this.#asked.size < PAGES_AT_ONCE && this.#next <= this.#existing + PAGES_AHEAD_MAX) {
-      const index = this.#next;
-      this.#next += 1;
-      const page = this.#ask(index);
-      this.#asked.set(index, page);
-      page.then(
-        ({ entries, hasMore }) => {
-          if (!hasMore || entries.length !== this.#fullEntries) this.stop();
-          this.#existing = Math.max(this.#existing, index + 1);
-          this.#fill();
-        },
-        () => this.stop(), // the error belongs to the page that is taken
-      );
+    while (!this.#isStopped && this.#underWay < PAGES_AT_ONCE && this.#asked.size < PAGES_AHEAD_MAX) {
+      const index = this.#next();
+      if (index >= this.#end) return;
+      if (index > this.#existing) this.#beyond.add(index);
+      void this.#start(index);
     }
+  }
+
+  /** The first page that is known to exist, then one far behind all others; infinite if there is none. */
+  #next(): number {
+    for (let index = this.#taken + 1; index <= this.#existing; index++) if (!this.#asked.has(index)) return index;
+    if (this.#beyond.size >= PAGES_BEYOND_MAX) return Number.POSITIVE_INFINITY;
+    let last = this.#existing;
+    for (const index of this.#beyond) if (index < this.#end) last = Math.max(last, index);
+    const step = Math.min(last + 1, Math.ceil((this.#end - last) / 2), this.#taken + PAGES_AHEAD_MAX - last);
+    return step > 0 ? last + step : Number.POSITIVE_INFINITY;
+  }
+
+  #start(index: number): Promise<ListingPage> {
+    const page = this.#ask(index);
+    this.#asked.set(index, page);
+    this.#underWay += 1;
+    page.then(
+      (answer) => this.#answered(index, answer),
+      () => this.#answered(index, null), // the error belongs to the page that is taken
+    );
+    return page;
+  }
+
+  #answered(index: number, page: ListingPage | null): void {
+    this.#underWay -= 1;
+    const isThere = page !== null && page.entries.length > 0;
+    const isFull = isThere && page.hasMore && page.entries.length === this.#fullEntries;
+    if (!isFull) this.#end = Math.min(this.#end, isThere ? index + 1 : index);
+    if (isThere) {
+      this.#existing = Math.max(this.#existing, isFull ? index + 1 : index);
+      this.#answers.set(index, page);
+      for (const at of [index, index + 1]) if (this.#isTorn(at)) this.#end = Math.min(this.#end, at);
+    }
+    for (const each of this.#beyond) if (each <= this.#existing) this.#beyond.delete(each);
+    this.#fill();
+  }
+
+  /** Whether entries have moved between the requests for this page and the one before. */
+  #isTorn(index: number): boolean {
+    const before = this.#answers.get(index - 1);
+    const page = this.#answers.get(index);
+    return before !== undefined && page !== undefined && !isContinued(before, page);
   }
 }
 
