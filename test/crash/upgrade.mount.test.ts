@@ -96,8 +96,8 @@ describe.skipIf(missing !== null)(titled('upgrade of a running mount', missing),
     async (layout) => {
       onTestFailed(() => mount.printLogs());
       const other = copyOf(`9.1.${layout}`);
-      // The command is bundled, its constants are inlined.
-      const named = join(other, 'dist/cli/chunk-mount-request.cjs');
+      // The command is bundled, its constants are inlined. `cfs status` names versions, too.
+      const named = join(other, 'dist/cli/chunk-status.cjs');
       replaceIn(named, `store: ${SCHEMA_VERSION},`, `store: ${layout},`);
       const { pid, version } = (await mount.followed()) as { pid: number; version: string };
 
