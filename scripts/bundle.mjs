@@ -162,6 +162,13 @@ function loadedInPlace(code, id) {
       code: replaced(code, "= require('assert')", "= (...words) => require('assert')(...words)", id),
       map: null,
     };
+  if (id.endsWith('/node_modules/lmdb/native.js')) {
+    // A buffer of 16 MiB for values, of which V8 counts all: it is touched where a value needs it.
+    const set = 'globalBuffer = externals.globalBuffer;';
+    const first = `if (globalBuffer === undefined) keepUncounted(externals.globalBuffer.buffer); ${set}`;
+    const by = `import { keepUncounted } from ${JSON.stringify(`${root}src/base/native.ts`)}; `;
+    code = by + replaced(code, set, first, id);
+  }
   if (id.includes('/node_modules/lmdb/')) {
     // lmdb finds its native half from its own folder. One of its files has a `require` of its own.
     const lmdb = "process.getBuiltinModule('node:module').createRequire(__filename).resolve('lmdb')";

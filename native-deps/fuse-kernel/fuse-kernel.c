@@ -32,6 +32,7 @@ NAPI_MODULE_INIT() {
   if (!files_register(env, exports) || !mount_register(env, exports)) return NULL;
   if (!datagram_register(env, exports) || !checksum_register(env, exports)) return NULL;
   if (!receiver_register(env, exports) || !stream_socket_register(env, exports)) return NULL;
+  if (!lasting_memory_register(env, exports)) return NULL;
   if (!define_function(env, exports, "exitNow", exit_now, NULL)) return NULL;
 #ifdef CFS_FAULTY
   if (!faults_register(env, exports)) return NULL;

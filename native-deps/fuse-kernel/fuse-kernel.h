@@ -45,6 +45,9 @@ napi_value connection_open(napi_env env, napi_callback_info info);
 /* files.c: hole punching and reads that do not block, also used by the store. */
 bool files_register(napi_env env, napi_value exports);
 
+/* lasting-memory.c: buffers that V8 does not count. */
+bool lasting_memory_register(napi_env env, napi_value exports);
+
 /* checksum.c: crc32 with the CPU's own instructions. */
 bool checksum_register(napi_env env, napi_value exports);
 /* Whether the CPU has these instructions; `checksum_of`, the C form of crc32, needs them. */

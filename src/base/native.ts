@@ -143,6 +143,19 @@ export function loadReceiveAwake(): ReceiveAwake | null {
 }
 
 /**
+ * Keeps a buffer until this thread ends. V8 does not count its bytes any more when it decides to collect all garbage (ADR 28).
+ *
+ * @returns whether they are not counted; false where the addon cannot be loaded
+ */
+export function keepUncounted(buffer: ArrayBuffer): boolean {
+  try {
+    return loadAddon<{ keepUncounted(buffer: ArrayBuffer): number }>().keepUncounted(buffer) > 0;
+  } catch {
+    return false;
+  }
+}
+
+/**
  * Makes `onto` a descriptor of the open file of `fd`, dup2(2): other threads see the old file or the new one, never none.
  *
  * @throws FsError with the errno
