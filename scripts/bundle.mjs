@@ -44,6 +44,13 @@ const written = {
   comments: false, // the source maps lead to src/, which has them
 };
 
+/**
+ * Around the bundle of a thread. As a script, which `compiled-program.ts` runs, it is a function; as a module of Node, it calls it. To put it around
+ * the bundle at each start would copy that.
+ */
+const WORDS = 'exports, require, module, __filename, __dirname';
+const AROUND = [`((run) => typeof module === "undefined" ? run : run(${WORDS}))(function (${WORDS}) { `, '\n})\n'];
+
 // Each of the two threads of the mounting process is one file.
 const mount = { from: `${root}src/mount/`, to: `${root}dist/mount/` };
 await bundleInto(`${mount.to}mounting-process.bundle.cjs`, `${root}src/cli/mounting-main.ts`);
@@ -104,7 +111,8 @@ async function bundleInto(file, input, banner = '') {
       `require("node:module").createRequire(require.resolve("${by}"))("${name}")`,
     );
   for (const name of LATE) source = loadedLate(source, name);
-  writeFileSync(file, source);
+  // Lines stay what they are.
+  writeFileSync(file, file.endsWith('.bundle.cjs') ? AROUND.join(source) : source);
   finish(file);
 }
 

@@ -868,7 +868,8 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
             reference(env, argv[4], &c->on_batch) && reference(env, argv[5], &c->on_unsent) &&
             reference(env, argv[6], &c->on_ended) &&
             napi_create_external_arraybuffer(env, c->region, c->region_length, region_finalized, c, &buffer) == napi_ok &&
-            napi_set_named_property(env, result, "region", buffer) == napi_ok &&
+            /* Immediately: V8 starts to collect when it allocates something while it counts the region. A thread has one connection. */
+            (lasting_memory_keep(env, buffer), true) && napi_set_named_property(env, result, "region", buffer) == napi_ok &&
             napi_set_named_property(env, result, "scratchStart", number_of(env, item_offset(c, c->scratch))) == napi_ok &&
             napi_set_named_property(env, result, "recordsStart", number_of(env, (double)c->records_start)) == napi_ok &&
             define_function(env, result, "send", connection_send, c) &&

@@ -45,8 +45,9 @@ napi_value connection_open(napi_env env, napi_callback_info info);
 /* files.c: hole punching and reads that do not block, also used by the store. */
 bool files_register(napi_env env, napi_value exports);
 
-/* lasting-memory.c: buffers that V8 does not count. */
+/* lasting-memory.c: buffers that V8 does not count. Returns the bytes; 0: V8 did not count them. */
 bool lasting_memory_register(napi_env env, napi_value exports);
+size_t lasting_memory_keep(napi_env env, napi_value buffer);
 
 /* checksum.c: crc32 with the CPU's own instructions. */
 bool checksum_register(napi_env env, napi_value exports);

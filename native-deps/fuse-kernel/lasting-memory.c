@@ -19,30 +19,34 @@ static void environment_ends(void *argument) {
   free(lasting);
 }
 
-/* keepUncounted(buffer): keeps an ArrayBuffer until the thread ends, and takes its bytes out of the count. Returns the bytes; 0: V8 did not count them. */
-static napi_value keep_uncounted(napi_env env, napi_callback_info info) {
-  napi_value argv[1];
-  size_t argc = 1, length;
+size_t lasting_memory_keep(napi_env env, napi_value buffer) {
+  size_t length;
   int64_t counted;
   napi_ref kept;
-  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
-  TRY_NAPI(napi_get_arraybuffer_info(env, argv[0], NULL, &length));
-  TRY_NAPI(napi_adjust_external_memory(env, 0, &counted));
-  if (counted < (int64_t)length) return number_of(env, 0);
+  if (napi_get_arraybuffer_info(env, buffer, NULL, &length) != napi_ok) return 0;
+  if (napi_adjust_external_memory(env, 0, &counted) != napi_ok || counted < (int64_t)length) return 0;
   struct lasting *lasting = malloc(sizeof *lasting);
-  if (lasting == NULL) return number_of(env, 0);
+  if (lasting == NULL) return 0;
   *lasting = (struct lasting){.env = env, .length = (int64_t)length};
-  if (napi_create_reference(env, argv[0], 1, &kept) != napi_ok) {
+  if (napi_create_reference(env, buffer, 1, &kept) != napi_ok) {
     free(lasting);
-    return number_of(env, 0);
+    return 0;
   }
   if (napi_add_env_cleanup_hook(env, environment_ends, lasting) != napi_ok) {
     napi_delete_reference(env, kept);
     free(lasting);
-    return number_of(env, 0);
+    return 0;
   }
   (void)napi_adjust_external_memory(env, -lasting->length, &counted);
-  return number_of(env, (double)length);
+  return length;
+}
+
+/* keepUncounted(buffer): keeps an ArrayBuffer until the thread ends, and takes its bytes out of the count. Returns the bytes; 0: V8 did not count them. */
+static napi_value keep_uncounted(napi_env env, napi_callback_info info) {
+  napi_value argv[1];
+  size_t argc = 1;
+  TRY_NAPI(napi_get_cb_info(env, info, &argc, argv, NULL, NULL));
+  return number_of(env, (double)lasting_memory_keep(env, argv[0]));
 }
 
 bool lasting_memory_register(napi_env env, napi_value exports) {

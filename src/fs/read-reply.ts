@@ -2,7 +2,7 @@ import type { Contents } from '../bytes/contents.ts';
 import type { PresentPiece } from '../content/block-reader.ts';
 import type { FileSlice, ReadReply } from '../kernel/binding.ts';
 
-const ZEROS = new Uint8Array(1024 * 1024);
+const ZEROS = new Uint8Array(128 * 1024);
 
 /**
  * Converts pieces of a content to the binding's form: bytes as they are, file ranges by reference. A file range is leased until the binding

@@ -3,7 +3,7 @@ import { constants } from 'node:os';
 import type { Clock } from '../base/clock.ts';
 import { FsError, UsageError } from '../base/errors.ts';
 import type { Logger } from '../base/log.ts';
-import { errnoOf, keepUncounted } from '../base/native.ts';
+import { errnoOf } from '../base/native.ts';
 import type { CallsOfHelper, FileSystemOps, MountedFileSystem, MountOptions } from './binding.ts';
 import { callerState } from './caller-signals.ts';
 import { HANDOVER_BYTES, HandoverState } from './handover-state.ts';
@@ -212,7 +212,6 @@ class Mount implements LinuxMount {
       );
     }
     this.#connection = connection;
-    keepUncounted(connection.region); // a thread has one connection
     this.#wire = new Wire(connection.region);
     this.#continuity =
       deps.continuity == null

@@ -1,5 +1,5 @@
 import { mkdirSync, readFileSync, renameSync, writeFileSync } from 'node:fs';
-import { createRequire, Module } from 'node:module';
+import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { Script } from 'node:vm';
@@ -18,7 +18,7 @@ import { withUsualLimits } from './v8-limits.ts';
 const STORED_AFTER_MS = [3_000, 60_000];
 const CHECKED_BYTES = 8;
 
-/** Runs the bundle beside the first file of a thread: `NAME.bundle.cjs` beside `NAME.cjs`. */
+/** Runs the bundle beside the first file of a thread: `NAME.bundle.cjs` beside `NAME.cjs`. It is one function, with the words of a module (`scripts/bundle.mjs`). */
 export function runCompiled(firstFile: string): void {
   const bundle = fileURLToPath(firstFile).replace(/\.cjs$/, '.bundle.cjs');
   if (process.sourceMapsEnabled)
@@ -27,14 +27,13 @@ export function runCompiled(firstFile: string): void {
 }
 
 function run(file: string): void {
-  const bytes = readFileSync(file);
-  const source = bytes.toString('latin1'); // the bundle is ASCII
+  const source = readFileSync(file, 'utf8'); // not as a Buffer, which would be garbage outside of V8's heap (ADR 28)
+  const checksum = crc32(source);
   const stored = storedCode(file);
-  const cachedData = readCode(stored, bytes);
-  const script = new Script(Module.wrap(source), { filename: file, ...(cachedData !== null && { cachedData }) });
+  const cachedData = readCode(stored, checksum);
+  const script = new Script(source, { filename: file, ...(cachedData !== null && { cachedData }) });
   if (stored !== null && (cachedData === null || script.cachedDataRejected === true)) {
-    const before = crc32(bytes); // not `bytes`, which would stay in memory
-    for (const ms of STORED_AFTER_MS) setTimeout(() => writeCode(stored, before, script), ms).unref();
+    for (const ms of STORED_AFTER_MS) setTimeout(() => writeCode(stored, checksum, script), ms).unref();
   }
   const module = { exports: {} };
   script.runInThisContext()(module.exports, createRequire(file), module, file, dirname(file));
@@ -50,12 +49,12 @@ function storedCode(file: string): string | null {
   }
 }
 
-function readCode(path: string | null, bundle: Buffer): Buffer | null {
+function readCode(path: string | null, bundle: number): Buffer | null {
   if (path === null) return null;
   try {
     const stored = readFileSync(path);
     const code = stored.subarray(CHECKED_BYTES);
-    return headOf(crc32(bundle), code).equals(stored.subarray(0, CHECKED_BYTES)) ? code : null;
+    return headOf(bundle, code).equals(stored.subarray(0, CHECKED_BYTES)) ? code : null;
   } catch {
     return null; // the next start has it
   }

@@ -27,8 +27,10 @@ beforeEach(() => {
 
 afterEach(() => rmSync(directory, { recursive: true }));
 
+/** A bundle with this program. */
 function write(source: string): void {
-  writeFileSync(join(directory, 'program.bundle.cjs'), source);
+  const [begin] = readFileSync(join(DIST, 'mount-worker.bundle.cjs'), 'utf8').split('\n', 1);
+  writeFileSync(join(directory, 'program.bundle.cjs'), `${begin}\n${source}\n})`);
 }
 
 function run(env: NodeJS.ProcessEnv = {}): { readonly stdout: string; readonly status: number | null } {
