@@ -35,7 +35,7 @@ const ABLATIONS: readonly (Ablation & { readonly fails: readonly string[] })[] =
   {
     safeguard: 'a place that is read again from the service is cached on the disk',
     file: 'src/content/half-blocks.ts',
-    from: ' || this.#seen.has(keyOf(id, start))',
+    from: ' || this.#seen?.has(keyOf(id, start)) === true',
     to: '',
     test: 'test/content/half-blocks.test.ts',
     fails: ['a half that has left the memory comes with its whole block, which then is in the cache'],
