@@ -867,21 +867,22 @@ napi_value connection_open(napi_env env, napi_callback_info info) {
             napi_async_init(env, resource, name, &c->async) == napi_ok && reference(env, resource, &c->resource) &&
             reference(env, argv[4], &c->on_batch) && reference(env, argv[5], &c->on_unsent) &&
             reference(env, argv[6], &c->on_ended) &&
-            napi_create_external_arraybuffer(env, c->region, c->region_length, region_finalized, c, &buffer) == napi_ok &&
-            /* Immediately: V8 starts to collect when it allocates something while it counts the region. A thread has one connection. */
-            (lasting_memory_keep(env, buffer), true) && napi_set_named_property(env, result, "region", buffer) == napi_ok &&
-            napi_set_named_property(env, result, "scratchStart", number_of(env, item_offset(c, c->scratch))) == napi_ok &&
-            napi_set_named_property(env, result, "recordsStart", number_of(env, (double)c->records_start)) == napi_ok &&
-            define_function(env, result, "send", connection_send, c) &&
-            define_function(env, result, "sendPieces", connection_send_pieces, c) &&
-            define_function(env, result, "release", connection_release, c) &&
-            define_function(env, result, "notify", connection_notify, c) &&
-            define_function(env, result, "counts", connection_counts, c) &&
-            define_function(env, result, "resend", connection_resend, c) &&
-            define_function(env, result, "inherit", connection_inherit, c) &&
-            define_function(env, result, "answered", connection_answered, c) &&
-            define_function(env, result, "close", connection_close, c) &&
-            napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;
+            napi_create_external_arraybuffer(env, c->region, c->region_length, region_finalized, c, &buffer) == napi_ok;
+  /* Immediately: V8 starts to collect when it allocates something while it counts the region. A thread has one connection. */
+  if (ok) lasting_memory_keep(env, buffer);
+  ok = ok && napi_set_named_property(env, result, "region", buffer) == napi_ok &&
+       napi_set_named_property(env, result, "scratchStart", number_of(env, item_offset(c, c->scratch))) == napi_ok &&
+       napi_set_named_property(env, result, "recordsStart", number_of(env, (double)c->records_start)) == napi_ok &&
+       define_function(env, result, "send", connection_send, c) &&
+       define_function(env, result, "sendPieces", connection_send_pieces, c) &&
+       define_function(env, result, "release", connection_release, c) &&
+       define_function(env, result, "notify", connection_notify, c) &&
+       define_function(env, result, "counts", connection_counts, c) &&
+       define_function(env, result, "resend", connection_resend, c) &&
+       define_function(env, result, "inherit", connection_inherit, c) &&
+       define_function(env, result, "answered", connection_answered, c) &&
+       define_function(env, result, "close", connection_close, c) &&
+       napi_add_async_cleanup_hook(env, environment_ends, c, &c->hook) == napi_ok;
   if (!ok || uv_poll_start(c->poll, UV_POLL_READABLE, readable) != 0) {
     shut(c);
     c->fd = -1; /* owned by the caller: when the handle is closed, the number may be in use again */

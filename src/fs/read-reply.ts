@@ -2,6 +2,7 @@ import type { Contents } from '../bytes/contents.ts';
 import type { PresentPiece } from '../content/block-reader.ts';
 import type { FileSlice, ReadReply } from '../kernel/binding.ts';
 
+/** A longer hole is several pieces: V8 would count 1 MiB for each thread from its start on (ADR 28). */
 const ZEROS = new Uint8Array(128 * 1024);
 
 /**

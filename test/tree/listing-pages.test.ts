@@ -2,6 +2,7 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import { describe, expect, test } from 'vitest';
 import { LISTING_PAGES_MAX, type RemoteEntry } from '../../src/base/resources.ts';
 import { listPages } from '../../src/tree/listing-pages.ts';
+import { SeededRandom } from '../store/seeded-random.ts';
 import { file, ROOT_URL } from './tree-fixture.ts';
 
 const never = new AbortController().signal;
@@ -204,20 +205,20 @@ describe('a listing that a program waits for', () => {
 
   test('a change at any moment, with the pages answered in any order, hides no entry that stays', async () => {
     for (let seed = 1; seed <= 200; seed++) {
-      const random = randomOf(seed);
-      const all = entriesOf(500 + random(1_500));
+      const random = new SeededRandom(seed);
+      const all = entriesOf(500 + random.below(1_500));
       const stays = new Set(all.map(({ url }) => url));
       const listing = paged(() => all);
-      let answersLeft = random(20);
+      let answersLeft = random.below(20);
       listing.before = async () => {
-        for (let turn = random(6); turn > 0; turn--) await nextTurn();
+        for (let turn = random.below(6); turn > 0; turn--) await nextTurn();
         answersLeft -= 1;
         if (answersLeft !== 0) return;
         // Fewer than a page: the page before the difference is listed again, and no other.
-        for (let count = random(20); count > 0; count--)
-          for (const { url } of all.splice(random(all.length), 1)) stays.delete(url);
-        for (let count = random(20); count > 0; count--)
-          all.splice(random(2) === 0 ? 0 : all.length, 0, file(`new-${count}`, 'new'));
+        for (let count = random.below(20); count > 0; count--)
+          for (const { url } of all.splice(random.below(all.length), 1)) stays.delete(url);
+        for (let count = random.below(20); count > 0; count--)
+          all.splice(random.below(2) === 0 ? 0 : all.length, 0, file(`new-${count}`, 'new'));
       };
 
       const { entries } = await listPages(listing, ROOT_URL, never, awaited);
@@ -296,12 +297,3 @@ describe('a listing that a program waits for', () => {
     expect(listing.asked.length).toBeLessThan(10);
   });
 });
-
-/** Whole numbers below a limit, the same for a seed. */
-function randomOf(seed: number): (below: number) => number {
-  let state = seed * 2_654_435_761;
-  return (below) => {
-    state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
-    return Math.floor((state / 2 ** 32) * below);
-  };
-}
