@@ -45,7 +45,7 @@ napi_value connection_open(napi_env env, napi_callback_info info);
 /* files.c: hole punching and reads that do not block, also used by the store. */
 bool files_register(napi_env env, napi_value exports);
 
-/* lasting-memory.c: buffers that V8 does not count. Returns the bytes; 0: V8 did not count them. */
+/* lasting-memory.c: buffers that V8 does not count. Returns the bytes; 0: V8 counts as before. */
 bool lasting_memory_register(napi_env env, napi_value exports);
 size_t lasting_memory_keep(napi_env env, napi_value buffer);
 

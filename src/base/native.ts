@@ -145,7 +145,7 @@ export function loadReceiveAwake(): ReceiveAwake | null {
 /**
  * Keeps a buffer until this thread ends. V8 does not count its bytes any more when it decides to collect all garbage (ADR 28).
  *
- * @returns whether they are not counted; false where the addon cannot be loaded
+ * @returns whether they are not counted; false from Node 24 on, and where the addon cannot be loaded
  */
 export function keepUncounted(buffer: ArrayBuffer): boolean {
   try {
