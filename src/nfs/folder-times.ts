@@ -65,8 +65,10 @@ export class FolderTimes {
     return shown.time;
   }
 
+  /** Between two milliseconds, because the own times of folders are whole ones: a change in the millisecond of the folder's own one is seen. */
   #next(): Timespec {
-    const now = timespecOfMs(this.#clock.nowMs());
+    const ms = timespecOfMs(Math.floor(this.#clock.nowMs()));
+    const now = { sec: ms.sec, nsec: ms.nsec + 1 };
     const { sec, nsec } = this.#last;
     const after = nsec < 999_999_999 ? { sec, nsec: nsec + 1 } : { sec: sec + 1, nsec: 0 };
     this.#last = laterOf(now, after);
