@@ -3,11 +3,28 @@ import { type CollectionContentsDocument, encodeCollectionContents } from '../pr
 /** Entries encoded in one turn of the event loop: about a millisecond. */
 const PIECE_ENTRIES = 100;
 
-/** Encodes a listing; a long one in pieces, so that others are answered in between. */
+/** The end of the last long listing. */
+let last: Promise<unknown> = Promise.resolve();
+
+/**
+ * Encodes a listing; a long one in pieces, so that others are answered in between. Long ones are encoded one after another: a client that
+ * requests several pages gets the first one early, and works on it while the next one is encoded.
+ */
 export async function contentsXml(document: CollectionContentsDocument): Promise<string> {
   const { collections, files } = document;
+  if (collections.length + files.length <= PIECE_ENTRIES) return encodeCollectionContents(document);
+  const encoded = last.then(() => inPieces(document));
+  // The result and the error belong to that listing.
+  last = encoded.then(
+    () => {},
+    () => {},
+  );
+  return await encoded;
+}
+
+async function inPieces(document: CollectionContentsDocument): Promise<string> {
+  const { collections, files } = document;
   const length = collections.length + files.length;
-  if (length <= PIECE_ENTRIES) return encodeCollectionContents(document);
   const pieces: string[] = [];
   for (let at = 0; at < length; at += PIECE_ENTRIES) {
     if (at > 0) await new Promise((resolve) => setImmediate(resolve));

@@ -24,3 +24,46 @@ test.each([
 
   expect(await contentsXml(document)).toBe(encodeCollectionContents(document));
 });
+
+test('long listings are encoded one after another, short ones at any time', async () => {
+  const encoded: string[] = [];
+  const listing = (name: string, length: number) => ({
+    start: 0,
+    hasMore: false,
+    end: length,
+    collections: [],
+    files: Array.from({ length }, (_, nth) => ({
+      get displayName() {
+        encoded.push(name);
+        return `${nth}`;
+      },
+      ref: 'http://x/f',
+      size: nth,
+    })),
+  });
+
+  const long = [contentsXml(listing('first', 500)), contentsXml(listing('second', 500))];
+  await contentsXml(listing('short', 1));
+  const untilShort = encoded.length;
+  await Promise.all(long);
+
+  expect(untilShort).toBeLessThan(500);
+  expect(encoded.filter((name, at) => name !== encoded[at - 1] && name !== 'short')).toEqual(['first', 'second']);
+});
+
+test('a long listing that cannot be encoded fails alone', async () => {
+  const file = (displayName: string) => ({ displayName, ref: 'http://x/f', size: 1 });
+  const listing = (displayName: string) => ({
+    start: 0,
+    hasMore: false,
+    end: 200,
+    collections: [],
+    files: Array.from({ length: 200 }, () => file(displayName)),
+  });
+
+  const refused = contentsXml(listing('\u0000'));
+  const sound = contentsXml(listing('name'));
+
+  await expect(refused).rejects.toMatchObject({ name: 'ProtocolError' });
+  expect(await sound).toBe(encodeCollectionContents(listing('name')));
+});
