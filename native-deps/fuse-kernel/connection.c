@@ -7,8 +7,8 @@
  * region", and in src/kernel/kernel-addon.ts.
  *
  * INVARIANT: the `unique` of a small slot is 0 unless the slot has a request without a reply, or the replies of its batch are being written.
- * With a keeper, the region outlives this process: `inherit` finds these requests again, on kernels that do not resend them. The kernel
- * refuses a second reply, and a batch that is served again ends in the same state.
+ * With a keeper, the region outlives this process: `inherit` finds these requests again. The kernel refuses a second reply, and a batch that
+ * is served again ends in the same state.
  */
 #include "fuse-kernel.h"
 #include "fuse-protocol.h"
@@ -717,20 +717,21 @@ static uint32_t list_free(uint32_t *list, uint32_t count, const bool *used) {
 }
 
 /*
- * inherit(): passes the requests without a reply of an earlier process to `onBatch`, in the order in which the kernel sent them. Before the
- * first read. Only where the kernel does not resend them.
+ * inherit(isResent): passes the requests without a reply of an earlier process to `onBatch`, in the order in which the kernel sent them. Before
+ * the first read. `isResent`: only those that take no reply, because the kernel sends the others again.
  */
 static napi_value connection_inherit(napi_env env, napi_callback_info info) {
   napi_value argv[1];
-  struct connection *c = arguments_of(env, info, 0, argv);
-  if (c == NULL) return NULL;
+  bool is_resent = false;
+  struct connection *c = arguments_of(env, info, 1, argv);
+  if (c == NULL || napi_get_value_bool(env, argv[0], &is_resent) != napi_ok) return NULL;
   uint32_t *slots = calloc(c->small_count, sizeof(uint32_t)), count = 0;
   bool *used = calloc(c->small_count + c->large_count, sizeof(bool));
   for (uint32_t slot = 0; slots != NULL && used != NULL && slot < c->small_count; slot++) {
     const struct fuse_request_header *header = (const struct fuse_request_header *)small_slot(c, slot);
     if (header->unique == 0) continue;
-    /* Lookup counts and interrupts are not inherited. The session looks at the callers itself. */
-    if (!takes_reply(header->opcode)) {
+    /* The session looks at the callers itself, instead of interrupts. */
+    if (header->opcode == FUSE_OP_INTERRUPT || (is_resent && takes_reply(header->opcode))) {
       mark_answered(c, slot);
       continue;
     }

@@ -69,8 +69,13 @@ export interface AddonConnection {
   counts(): readonly number[];
   /** Lets the kernel send unanswered requests of an earlier process again. */
   resend(): number;
-  /** Where the kernel does not: passes those in the keeper's memory to `onBatch`, in their order. @returns how many */
-  inherit(): number;
+  /**
+   * Passes those in the keeper's memory to `onBatch`, in their order.
+   *
+   * @param isResent only those that take no reply (FORGET): the kernel sends the others again
+   * @returns how many
+   */
+  inherit(isResent: boolean): number;
   /** The request of a held slot has its reply. */
   answered(slot: number): void;
   close(): void;

@@ -308,9 +308,9 @@ class Mount implements LinuxMount {
     // After the handles of older versions: the name does not lead to them any more.
     for (const { nodeId, ino } of state.nodeIds()) this.#nodeIds.inherit(nodeId, ino);
     this.invalidator.inherit(notices);
-    if (state.keepsRequests) {
-      this.#log.debug({ requests: this.#connection.inherit() }, 'unanswered requests inherited');
-    } else {
+    const requests = this.#connection.inherit(!state.keepsRequests);
+    this.#log.debug({ requests }, 'unanswered requests inherited');
+    if (!state.keepsRequests) {
       const result = this.#connection.resend();
       if (result < 0) this.#log.error({ errno: errnoOf(result) }, 'the kernel does not resend unanswered requests');
     }

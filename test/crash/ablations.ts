@@ -170,6 +170,10 @@ export const ABLATIONS: readonly ContinuityAblation[] = [
     },
   },
   {
+    ...{ safeguard: 'a FORGET that an earlier process has read is not lost', ...CONNECTION },
+    ...{ from: 'if (header->opcode == FUSE_OP_INTERRUPT || (', to: 'if (!takes_reply(header->opcode) || (' },
+  },
+  {
     ...{ safeguard: 'kept requests are served in the order of the kernel', ...CONNECTION },
     ...{ from: 'at > 0 && unique_of(c, slots[at - 1]) > unique_of(c, slot)', to: 'at > count' },
   },

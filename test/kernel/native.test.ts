@@ -196,69 +196,84 @@ testUnless(missing)('a notification sets its row in the region to 0 when it is w
   addon.closeDescriptor(peer);
 });
 
-testUnless(missing)('requests without a reply are inherited in the order of the kernel, with their bytes', async () => {
-  const addon = N.loadKernelAddon();
-  const memory = openSync(join(mkdtempSync(join(tmpdir(), 'cfs-memory-')), 'memory'), 'w+');
-  ftruncateSync(memory, 4096);
-  const nothing = (): void => {};
-  const opened = (fd: number, onBatch: (count: number) => void): N.AddonConnection =>
-    addon.openConnection(fd, 64, 2, 0xffffffff, onBatch, nothing, nothing, memory, 4096) as N.AddonConnection;
-  const [device = -1, peer = -1] = addon.socketPair();
-  /** fuse_in_header: length, opcode, unique; and a text. */
-  const request = (unique: number, bytes: number, opcode: number = Opcode.LOOKUP): Uint32Array => {
-    const words = new Uint32Array(bytes / 4).fill(unique);
-    words.set([bytes, opcode, unique, 0]);
-    return words;
-  };
-  const itemsOf = (region: ArrayBuffer, count: number): Uint32Array[] =>
-    Array.from({ length: count }, (_, i) => new Uint32Array(region, i * N.ITEM_WORDS * 4, N.ITEM_WORDS));
+const INHERITED = [
+  {
+    isResent: false,
+    inherited: [
+      [10, true, 4980, 1],
+      [20, true, 10, 1],
+      [50, true, 0, 1],
+    ],
+    free: [61, 1],
+  },
+  { isResent: true, inherited: [[50, true, 0, 1]], free: [63, 2] },
+];
 
-  // Served: 30 and 60 are answered, and so is 40, whose slot is still in use. 50 has no reply. 10 and 20 wait, of which 10 is long.
-  const [small, long, answered] = [request(20, 120), request(10, 20_000), request(30, 80)];
-  const more = [long, answered, request(40, 80), request(50, 80, Opcode.FORGET), request(60, 80)];
-  /** From where the reply is encoded to where the request is. */
-  const distances: number[] = [];
-  let seen = 0;
-  const first = await new Promise<N.AddonConnection>((resume) => {
-    const connection = opened(device, (count) => {
-      for (const item of itemsOf(connection.region, count)) {
-        const [, , unique] = new Uint32Array(connection.region, item[N.ITEM_REQUEST], 3);
-        [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, unique === 30 || unique === 60 ? 0 : 1];
-        distances.push((item[N.ITEM_REQUEST] as number) - (item[N.ITEM_OUT] as number));
-        if (unique === 40) connection.answered(item[N.ITEM_SLOT] as number);
-        const next = more[seen++];
-        if (next === undefined) setImmediate(() => resume(connection));
-        else writeSync(peer, next);
+test.skipIf(missing !== null).each(INHERITED)(
+  'requests without a reply are inherited in the order of the kernel, with their bytes (sent again: $isResent)',
+  async ({ isResent, inherited, free }) => {
+    const addon = N.loadKernelAddon();
+    const memory = openSync(join(mkdtempSync(join(tmpdir(), 'cfs-memory-')), 'memory'), 'w+');
+    ftruncateSync(memory, 4096);
+    const nothing = (): void => {};
+    const opened = (fd: number, onBatch: (count: number) => void): N.AddonConnection =>
+      addon.openConnection(fd, 64, 2, 0xffffffff, onBatch, nothing, nothing, memory, 4096) as N.AddonConnection;
+    const [device = -1, peer = -1] = addon.socketPair();
+    /** fuse_in_header: length, opcode, unique; and a text. */
+    const request = (unique: number, bytes: number, opcode: number = Opcode.LOOKUP): Uint32Array => {
+      const words = new Uint32Array(bytes / 4).fill(unique);
+      words.set([bytes, opcode, unique, 0]);
+      return words;
+    };
+    const itemsOf = (region: ArrayBuffer, count: number): Uint32Array[] =>
+      Array.from({ length: count }, (_, i) => new Uint32Array(region, i * N.ITEM_WORDS * 4, N.ITEM_WORDS));
+
+    // Served: 30 and 60 are answered, and so is 40, whose slot is still in use. 50 takes none: the kernel never sends it again. 10 and 20 wait, of which 10 is long.
+    const [small, long, answered] = [request(20, 120), request(10, 20_000), request(30, 80)];
+    const more = [long, answered, request(40, 80), request(50, 80, Opcode.FORGET), request(60, 80)];
+    /** From where the reply is encoded to where the request is. */
+    const distances: number[] = [];
+    let seen = 0;
+    const first = await new Promise<N.AddonConnection>((resume) => {
+      const connection = opened(device, (count) => {
+        for (const item of itemsOf(connection.region, count)) {
+          const [, , unique] = new Uint32Array(connection.region, item[N.ITEM_REQUEST], 3);
+          [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, unique === 30 || unique === 60 ? 0 : 1];
+          distances.push((item[N.ITEM_REQUEST] as number) - (item[N.ITEM_OUT] as number));
+          if (unique === 40) connection.answered(item[N.ITEM_SLOT] as number);
+          const next = more[seen++];
+          if (next === undefined) setImmediate(() => resume(connection));
+          else writeSync(peer, next);
+        }
+      });
+      writeSync(peer, small);
+    });
+    expect(Math.min(...distances), 'no reply is encoded over a request').toBeGreaterThanOrEqual(N.SMALL_SLOT_BYTES);
+    // A process that is killed while the kernel copies gets no new pages.
+    expect(fstatSync(memory).blocks * 512, 'both slots were mapped before the read').toBeGreaterThan(
+      N.PAYLOAD_BYTES_MAX,
+    );
+    first.close();
+    addon.closeDescriptor(peer);
+
+    const [device2 = -1, peer2 = -1] = addon.socketPair();
+    const found: unknown[] = [];
+    const second = opened(device2, (count) => {
+      for (const item of itemsOf(second.region, count)) {
+        const words = new Uint32Array(second.region, item[N.ITEM_REQUEST], 20);
+        const rest = new Uint32Array(second.region, item[N.ITEM_DATA], ((words[0] as number) - 80) / 4);
+        found.push([words[2], rest.every((word) => word === words[2]), rest.length, item[N.ITEM_INHERITED]]);
+        [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, 1];
       }
     });
-    writeSync(peer, small);
-  });
-  expect(Math.min(...distances), 'no reply is encoded over a request').toBeGreaterThanOrEqual(N.SMALL_SLOT_BYTES);
-  // A process that is killed while the kernel copies gets no new pages.
-  expect(fstatSync(memory).blocks * 512, 'both slots were mapped before the read').toBeGreaterThan(N.PAYLOAD_BYTES_MAX);
-  first.close();
-  addon.closeDescriptor(peer);
-
-  const [device2 = -1, peer2 = -1] = addon.socketPair();
-  const found: unknown[] = [];
-  const second = opened(device2, (count) => {
-    for (const item of itemsOf(second.region, count)) {
-      const words = new Uint32Array(second.region, item[N.ITEM_REQUEST], 20);
-      const rest = new Uint32Array(second.region, item[N.ITEM_DATA], ((words[0] as number) - 80) / 4);
-      found.push([words[2], rest.every((word) => word === words[2]), rest.length, item[N.ITEM_INHERITED]]);
-      [item[N.ITEM_REPLY], item[N.ITEM_HELD]] = [N.TAKEN, 1];
-    }
-  });
-  expect(second.inherit()).toBe(2);
-  expect(found).toEqual([
-    [10, true, 4980, 1],
-    [20, true, 10, 1],
-  ]);
-  expect(second.counts().slice(4, 6), 'their slots are in use').toEqual([62, 1]);
-  second.close();
-  addon.closeDescriptor(peer2);
-  closeSync(memory);
-});
+    expect(second.inherit(isResent)).toBe(inherited.length);
+    expect(found).toEqual(inherited);
+    expect(second.counts().slice(4, 6), 'their slots are in use').toEqual(free);
+    second.close();
+    addon.closeDescriptor(peer2);
+    closeSync(memory);
+  },
+);
 
 testUnless(missing)('a slot that is released twice is given back once', async () => {
   const addon = N.loadKernelAddon();
