@@ -24,6 +24,8 @@ const STALE_PAGES_MAX = 3;
 const PAGES_AT_ONCE = 7;
 /** Limit of pages that are under way or wait for an earlier one. */
 const PAGES_AHEAD_MAX = 12;
+/** The same of their entries, except for two pages: large ones take the service longer than the way, and the first is needed first. */
+const ENTRIES_AHEAD_MAX = 6000;
 /** Limit of requests for pages that turn out not to exist. */
 const PAGES_BEYOND_MAX = 2;
 /** Smaller first pages are followed one by one: the repeated entry would cost too much. */
@@ -104,6 +106,7 @@ function isContinued(before: ListingPage, page: ListingPage): boolean {
 class PagesAhead {
   readonly #ask: (index: number) => Promise<ListingPage>;
   readonly #fullEntries: number;
+  readonly #aheadMax: number;
   /** INVARIANT: bounded, so that a service that holds one page back cannot fill the memory with later ones. */
   readonly #asked = new Map<number, Promise<ListingPage>>();
   /** Answers that are compared with those of later pages. */
@@ -122,6 +125,7 @@ class PagesAhead {
   constructor(ask: (index: number) => Promise<ListingPage>, first: ListingPage) {
     this.#ask = ask;
     this.#fullEntries = first.entries.length;
+    this.#aheadMax = Math.max(2, Math.min(PAGES_AHEAD_MAX, Math.floor(ENTRIES_AHEAD_MAX / this.#fullEntries)));
     this.#answers.set(0, first);
     this.#fill();
   }
@@ -141,7 +145,7 @@ class PagesAhead {
   }
 
   #fill(): void {
-    while (!this.#isStopped && this.#underWay < PAGES_AT_ONCE && this.#asked.size < PAGES_AHEAD_MAX) {
+    while (!this.#isStopped && this.#underWay < PAGES_AT_ONCE && this.#asked.size < this.#aheadMax) {
       const index = this.#next();
       if (index >= this.#end) return;
       if (index > this.#existing) this.#beyond.add(index);
@@ -155,7 +159,7 @@ class PagesAhead {
     if (this.#beyond.size >= PAGES_BEYOND_MAX) return Number.POSITIVE_INFINITY;
     let last = this.#existing;
     for (const index of this.#beyond) if (index < this.#end) last = Math.max(last, index);
-    const step = Math.min(last + 1, Math.ceil((this.#end - last) / 2), this.#taken + PAGES_AHEAD_MAX - last);
+    const step = Math.min(last + 1, Math.ceil((this.#end - last) / 2), this.#taken + this.#aheadMax - last);
     return step > 0 ? last + step : Number.POSITIVE_INFINITY;
   }
 

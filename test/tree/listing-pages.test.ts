@@ -151,6 +151,15 @@ describe('a listing that a program waits for', () => {
     expect(time - 1).toBeLessThanOrEqual(6);
   });
 
+  test('large pages are requested in their order, two at a time: each takes the service long, and the first is needed first', async () => {
+    const all = entriesOf(30_000);
+    const listing = paged(() => all, 4_000);
+
+    expect((await listPages(listing, ROOT_URL, never, awaited)).entries).toEqual(all);
+    expect(listing.asked).toEqual([0, 3_999, 7_998, 11_997, 15_996, 19_995, 23_994, 27_993, 31_992]);
+    expect(listing.mostUnderWay).toBe(2);
+  });
+
   test('a listing for which nobody waits has one request under way', async () => {
     const all = entriesOf(1_000);
     const listing = paged(() => all);
