@@ -30,26 +30,26 @@ export function accountHandlers(service: Service): HandlerTable {
       case 'folders': {
         const top = await repository.listTop(caller, query);
         const entries = top.entries.map((row) => documents.collection(row, 'syncFolder'));
-        return contentsXml(documents.collections({ ...top, entries }));
+        return contentsXml(documents.collections({ ...top, entries }), caller);
       }
       case 'workspaces': {
         const workspaces = pageOf(await collections.workspaces(caller), query, repository.pageMax);
         const entries = workspaces.entries.map((row) => documents.workspaceEntry(row));
-        return contentsXml(documents.collections({ ...workspaces, entries }));
+        return contentsXml(documents.collections({ ...workspaces, entries }), caller);
       }
       case 'albums': {
         const albums = pageOf(await collections.albums(caller), query, repository.pageMax);
         const entries = albums.entries.map((row) => documents.collection(row, 'album'));
-        return contentsXml(documents.collections({ ...albums, entries }));
+        return contentsXml(documents.collections({ ...albums, entries }), caller);
       }
       case 'publicLinks': {
         // ASSUMED (docs/service.md 8.3): the form of this listing.
         const all = await collections.linkedFiles(caller);
-        return contentsXml(documents.contents(pageOf(all, query, DEFAULT_PAGE)));
+        return contentsXml(documents.contents(pageOf(all, query, DEFAULT_PAGE)), caller);
       }
       case 'recentActivities':
         // ASSUMED (docs/service.md 8.3): only the URL is known.
-        return contentsXml(documents.collections(page([], query.start ?? 0, DEFAULT_PAGE)));
+        return contentsXml(documents.collections(page([], query.start ?? 0, DEFAULT_PAGE)), caller);
       case 'receivedShares':
         return encodeReceivedShares({
           shares: (await collections.receivedShares(caller)).map(({ folder, share }) =>
@@ -108,7 +108,7 @@ export function accountHandlers(service: Service): HandlerTable {
         const ordered = query.order === null ? rows : sorted(rows, query.order);
         const shown = pageOf(ordered, query, DEFAULT_PAGE);
         const entries = shown.entries.map((folder) => documents.collection(folder, 'syncFolder'));
-        await exchange.sendXml(200, await contentsXml(documents.collections({ ...shown, entries })));
+        await exchange.sendXml(200, await contentsXml(documents.collections({ ...shown, entries }), caller));
       },
     },
     album: {
@@ -121,7 +121,7 @@ export function accountHandlers(service: Service): HandlerTable {
         await collections.album(caller, endpoint.id);
         const ofFiles = { ...listingQuery(query, repository.pageMax), type: 'file' } as const;
         const files = await repository.list(caller, endpoint.id, ofFiles);
-        await exchange.sendXml(200, await contentsXml(documents.contents(files)));
+        await exchange.sendXml(200, await contentsXml(documents.contents(files), caller));
       },
     },
     receivedShare: {

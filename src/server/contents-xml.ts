@@ -3,23 +3,28 @@ import { type CollectionContentsDocument, encodeCollectionContents } from '../pr
 /** Entries encoded in one turn of the event loop: about a millisecond. */
 const PIECE_ENTRIES = 100;
 
-/** The end of the last long listing. */
-let last: Promise<unknown> = Promise.resolve();
+/** The end of the last long listing of each caller who has one under way. */
+const last = new Map<string, Promise<unknown>>();
 
 /**
- * Encodes a listing; a long one in pieces, so that others are answered in between. Long ones are encoded one after another: a client that
- * requests several pages gets the first one early, and works on it while the next one is encoded.
+ * Encodes a listing; a long one in pieces, so that others are answered in between. Long ones of one caller are encoded one after another: a
+ * client that requests several pages gets the first one early, and works on it while the next one is encoded.
  */
-export async function contentsXml(document: CollectionContentsDocument): Promise<string> {
+export async function contentsXml(document: CollectionContentsDocument, caller: string): Promise<string> {
   const { collections, files } = document;
   if (collections.length + files.length <= PIECE_ENTRIES) return encodeCollectionContents(document);
-  const encoded = last.then(() => inPieces(document));
+  const encoded = (last.get(caller) ?? Promise.resolve()).then(() => inPieces(document));
   // The result and the error belong to that listing.
-  last = encoded.then(
+  const ended = encoded.then(
     () => {},
     () => {},
   );
-  return await encoded;
+  last.set(caller, ended);
+  try {
+    return await encoded;
+  } finally {
+    if (last.get(caller) === ended) last.delete(caller);
+  }
 }
 
 async function inPieces(document: CollectionContentsDocument): Promise<string> {

@@ -73,7 +73,7 @@ export function folderHandlers(service: Service): HandlerTable {
     folderContents: {
       GET: async ({ exchange, endpoint, query, caller }) => {
         const page = await repository.list(caller, endpoint.id, listingQuery(query, repository.pageMax));
-        await exchange.sendXml(200, await contentsXml(documents.contents(page)));
+        await exchange.sendXml(200, await contentsXml(documents.contents(page), caller));
       },
     },
   };

@@ -22,10 +22,10 @@ test.each([
     files: Array.from({ length: files }, (_, nth) => ({ displayName: `</${nth}>`, ref: 'http://x/f', size: nth })),
   };
 
-  expect(await contentsXml(document)).toBe(encodeCollectionContents(document));
+  expect(await contentsXml(document, 'a')).toBe(encodeCollectionContents(document));
 });
 
-test('long listings are encoded one after another, short ones at any time', async () => {
+test('long listings of one caller are encoded one after another, others at any time', async () => {
   const encoded: string[] = [];
   const listing = (name: string, length: number) => ({
     start: 0,
@@ -42,13 +42,18 @@ test('long listings are encoded one after another, short ones at any time', asyn
     })),
   });
 
-  const long = [contentsXml(listing('first', 500)), contentsXml(listing('second', 500))];
-  await contentsXml(listing('short', 1));
+  const long = [contentsXml(listing('first', 500), 'a'), contentsXml(listing('second', 500), 'a')];
+  await contentsXml(listing('short', 1), 'a');
   const untilShort = encoded.length;
+  const other = contentsXml(listing('of another caller', 101), 'b');
+  await other;
+  const untilOther = encoded.filter((name) => name === 'first').length;
   await Promise.all(long);
 
   expect(untilShort).toBeLessThan(500);
-  expect(encoded.filter((name, at) => name !== encoded[at - 1] && name !== 'short')).toEqual(['first', 'second']);
+  expect(untilOther).toBeLessThan(500);
+  const ofOne = encoded.filter((name) => name === 'first' || name === 'second');
+  expect(ofOne.filter((name, at) => name !== ofOne[at - 1])).toEqual(['first', 'second']);
 });
 
 test('a long listing that cannot be encoded fails alone', async () => {
@@ -61,8 +66,8 @@ test('a long listing that cannot be encoded fails alone', async () => {
     files: Array.from({ length: 200 }, () => file(displayName)),
   });
 
-  const refused = contentsXml(listing('\u0000'));
-  const sound = contentsXml(listing('name'));
+  const refused = contentsXml(listing('\u0000'), 'a');
+  const sound = contentsXml(listing('name'), 'a');
 
   await expect(refused).rejects.toMatchObject({ name: 'ProtocolError' });
   expect(await sound).toBe(encodeCollectionContents(listing('name')));
