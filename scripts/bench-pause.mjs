@@ -57,7 +57,9 @@ async function measure() {
     Number(process.argv.find((word) => word.startsWith(`${flag}=`))?.slice(flag.length + 1) ?? usual);
   const deaths = numberOf('--deaths', quick ? 2 : 50);
   const busy = Array.from({ length: numberOf('--busy', 0) }, () =>
-    spawn(process.execPath, ['-e', 'for (;;);'], { stdio: 'ignore' }),
+    spawn(process.execPath, ['-e', 'const parent = process.ppid; while (process.ppid === parent);'], {
+      stdio: 'ignore',
+    }),
   );
   const results = new Results(busy.length > 0 ? 'pause-busy' : 'pause', { rounds: deaths, quick });
   process.env.CFS_TEST_KEEPER_UNLIMITED = '1';
